@@ -89,9 +89,10 @@ def check(left: Trie, right: Trie, seed: int) -> tuple[int, int]:
 def test_numbers_that_launcher_and_source_share():
     text = source_text("merge")
     found = {name: int(number) for name, number in re.findall(r"const int (\w+) = (\d+);", text)}
-    assert [found[name] for name in ("CHUNK", "TILE", "COPY_BLOCK", "COUNT_BLOCK")] == [
-        CHUNK, TILE, tries.COPY_BLOCK, tries.COUNT_BLOCK
+    assert [found[name] for name in ("PLACE_BLOCK", "TILE", "COPY_BLOCK", "COUNT_BLOCK")] == [
+        tries.PLACE_BLOCK, TILE, tries.COPY_BLOCK, tries.COUNT_BLOCK
     ]  # fmt: skip
+    assert found["PLACED"] * found["PLACE_BLOCK"] == CHUNK
     assert found["COUNTED"] * found["COUNT_BLOCK"] == tries.COUNT_CHUNK
 
 
@@ -196,10 +197,11 @@ def test_weights_of_one_written_out():
 
 
 def test_more_chunks_than_the_last_block_sums_at_once():
-    m = CHUNK * (4 * CHUNK + 3)
+    at_once = 2 * tries.PLACE_BLOCK
+    m = CHUNK * (at_once + 3)
     rng = np.random.default_rng(0)
     left, right = (np.flatnonzero(rng.random(2 * m) < share) for share in (0.55, 0.52))
-    assert len(right) > 4 * CHUNK * CHUNK
+    assert len(right) > at_once * CHUNK
     check(trie_of([left]), trie_of([right], rng.choice([-1, 1], len(right))), 0)
 
 

@@ -363,7 +363,7 @@ class TestCheckpoints:
 
 class TestProgress:
     def test_it_is_plain_numbers(self):
-        view = gw.view("hop(a, c) :- edge(a, b), edge(b, c).", edge=[(1, 2)])
+        view = gw.view("hop(a, c) :- edge(a, b), edge(b, c).", edge=[(1, 2)], backend="cpu")
         view.apply(edge=[(2, 3), (1, 2), (3, 4)])
         progress = json.loads(json.dumps(view.progress))
         assert progress.pop("seconds") > 0

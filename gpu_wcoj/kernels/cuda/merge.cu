@@ -1,10 +1,10 @@
-// Merges two tries; merge.py says how. Left is the trie with more rows, right the other one.
+// Merges two tries; tries.py says how. Left is the trie with more rows, right the other one.
 
 #include "places.cuh"
 #include "merge_path.cuh"
 
 const int COUNT_BLOCK = 256;
-const int COUNTED = 8;  // weights a thread counts at once; merge.py has the product
+const int COUNTED = 8;  // weights a thread counts at once; tries.py has the product
 
 // The searches wait for memory: three blocks at a time, where a multiprocessor takes as many threads.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
@@ -13,22 +13,21 @@ const int COUNTED = 8;  // weights a thread counts at once; merge.py has the pro
 #define BLOCKS_AT_A_TIME 3
 #endif
 
-// One inner level: the places of its nodes, one a thread. Top-down, after the level above.
-extern "C" __global__ void __launch_bounds__(CHUNK, BLOCKS_AT_A_TIME)
+// One inner level: the places of its nodes, PLACED a thread. Top-down, after the level above.
+extern "C" __global__ void __launch_bounds__(PLACE_BLOCK, BLOCKS_AT_A_TIME)
 place_nodes(const void* left, long long left_wide, long long n_left, const long long* left_offsets, const void* right,
             long long right_wide, long long n_right, const long long* right_offsets, long long n_parents,
             const long long* parent_places, long long* places) {
     __shared__ long long edges[4];
     __shared__ long long samples[CHUNK];
     const Wanted wanted{right, right_wide, n_right, right_offsets, n_parents, parent_places, left_offsets};
-    const long long place = place_of_width(left, left_wide, n_left, wanted, edges, samples);
-    const long long j = (long long)blockIdx.x * CHUNK + threadIdx.x;
-    if (j < n_right) places[j] = place;
+    place_chunk_of_width(left, left_wide, n_left, wanted, edges, samples,
+                         [&](int, long long j, long long place) { places[j] = place; });
 }
 
-// The last level: the places of the rows, what becomes of them, and the sums of their changes, one row a thread.
+// The last level: the places of the rows, what becomes of them, and the sums of their changes, PLACED rows a thread.
 // Counts: rows of the result that right brings or changes and whose weight is not 1; left's such rows that it meets.
-extern "C" __global__ void __launch_bounds__(CHUNK, BLOCKS_AT_A_TIME)
+extern "C" __global__ void __launch_bounds__(PLACE_BLOCK, BLOCKS_AT_A_TIME)
 place_rows(const void* left, long long left_wide, long long n_left, const long long* left_offsets, const void* right,
            long long right_wide, long long n_right, const long long* right_offsets, long long n_parents,
            const long long* parent_places, long long* places, const long long* left_weights,
@@ -41,38 +40,37 @@ place_rows(const void* left, long long left_wide, long long n_left, const long l
     if (threadIdx.x < 2) block_counts[threadIdx.x] = 0;
     __syncthreads();
     const Wanted wanted{right, right_wide, n_right, right_offsets, n_parents, parent_places, left_offsets};
-    long long place = place_of_width(left, left_wide, n_left, wanted, edges, samples);
-    const long long j = (long long)blockIdx.x * CHUNK + threadIdx.x;
-    int change = 0;
-    bool brought = false, met = false;
-    if (j < n_right) {
+    unsigned long long changes = NO_CHANGES;
+    int brought = 0, met = 0;
+    place_chunk_of_width(left, left_wide, n_left, wanted, edges, samples, [&](int k, long long j, long long place) {
         long long weight = weight_at(right_weights, j);
         if ((place & 3) == INSERTED) {
-            change = 1;
+            changes += 1ull << 16 * k;
         } else {
             const long long other = weight_at(left_weights, place >> 2);
-            met = other != 1;
+            met += other != 1;
             weight = sum_of(weight, other);
             if (weight == 0) {
-                change = -1;
+                changes -= 1ull << 16 * k;
                 place += REMOVED - KEPT;
             }
         }
-        brought = weight != 0 && weight != 1;
+        brought += weight != 0 && weight != 1;
         places[j] = place;
-    }
-    const unsigned int brought_mask = __ballot_sync(FULL_WARP, brought), met_mask = __ballot_sync(FULL_WARP, met);
+    });
+    // Two counts of at most 32 * PLACED in one sum.
+    const int counted = (int)warp_sum(brought << 16 | met);
     if ((threadIdx.x & 31) == 0) {
-        if (brought_mask) atomicAdd(&block_counts[0], __popc(brought_mask));
-        if (met_mask) atomicAdd(&block_counts[1], __popc(met_mask));
+        if (counted >> 16) atomicAdd(&block_counts[0], counted >> 16);
+        if (counted & 0xffff) atomicAdd(&block_counts[1], counted & 0xffff);
     }
     __syncthreads();
     if (threadIdx.x < 2 && block_counts[threadIdx.x])
         atomicAdd((unsigned long long*)counts + threadIdx.x, (unsigned long long)block_counts[threadIdx.x]);
-    sum_changes(change, n_right + 1, within, chunk_before, state, scratch, &is_last);
+    sum_changes(changes, n_right + 1, within, chunk_before, state, scratch, &is_last);
 }
 
-// An inner level, after the one below it: which nodes lose all children, and the sums of the changes, one node a
+// An inner level, after the one below it: which nodes lose all children, and the sums of the changes, PLACED nodes a
 // thread. `child_shift` gets the sum of the changes of all nodes of the level below before a node's first child.
 extern "C" __global__ void change_nodes(long long n_right, long long* places, const long long* left_offsets,
                                         const long long* right_offsets, const int* child_within,
@@ -80,25 +78,26 @@ extern "C" __global__ void change_nodes(long long n_right, long long* places, co
                                         long long* chunk_before, long long* state) {
     __shared__ long long scratch[33];
     __shared__ int is_last;
-    const long long j = (long long)blockIdx.x * CHUNK + threadIdx.x;
-    int change = 0;
-    if (j <= n_right) {
+    unsigned long long changes = NO_CHANGES;
+#pragma unroll
+    for (int k = 0; k < PLACED; k++) {
+        const long long j = (long long)blockIdx.x * CHUNK + k * PLACE_BLOCK + threadIdx.x;
+        if (j > n_right) break;
         const long long shift = shift_before(child_within, child_chunk_before, right_offsets[j]);
         child_shift[j] = shift;
-        if (j < n_right) {
-            const long long place = places[j], i = place >> 2;
-            if ((place & 3) == INSERTED) {
-                change = 1;
-            } else {
-                const long long next_shift = shift_before(child_within, child_chunk_before, right_offsets[j + 1]);
-                if (left_offsets[i + 1] - left_offsets[i] + next_shift - shift == 0) {
-                    change = -1;
-                    places[j] = i * 4 + REMOVED;
-                }
+        if (j == n_right) break;
+        const long long place = places[j], i = place >> 2;
+        if ((place & 3) == INSERTED) {
+            changes += 1ull << 16 * k;
+        } else {
+            const long long next_shift = shift_before(child_within, child_chunk_before, right_offsets[j + 1]);
+            if (left_offsets[i + 1] - left_offsets[i] + next_shift - shift == 0) {
+                changes -= 1ull << 16 * k;
+                places[j] = i * 4 + REMOVED;
             }
         }
     }
-    sum_changes(change, n_right + 1, within, chunk_before, state, scratch, &is_last);
+    sum_changes(changes, n_right + 1, within, chunk_before, state, scratch, &is_last);
 }
 
 // Whether weights other than 1 are left: counts[2] gets their number in `weights`, at least as long as it does not

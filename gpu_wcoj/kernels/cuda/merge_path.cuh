@@ -5,7 +5,7 @@
 
 #include "places.cuh"
 
-const int TILE = 4096;  // ranks a block copies; merge.py has the same number
+const int TILE = 4096;  // ranks a block copies; tries.py has the same number
 const int COPY_BLOCK = 256;
 const int WARP_RANKS = TILE / (COPY_BLOCK / 32);
 

@@ -1,4 +1,4 @@
-// Where the nodes of the trie with fewer rows, right, go among those of the other one, left; merge.py says what for.
+// Where the nodes of the trie with fewer rows, right, go among those of the other one, left; tries.py says what for.
 //
 // A right node's place is 4 * p + fate: p is the left node of its level that it equals, or else the first one behind
 // it. Places ascend along a level.
@@ -10,8 +10,11 @@ const long long INSERTED = 0;  // what becomes of a right node: left does not ha
 const long long KEPT = 1;      // left has it and it stays,
 const long long REMOVED = 2;   // left has it and it goes, since its weight or the number of its children becomes 0.
 
-const int CHUNK = 512;  // right nodes a block places and sums, one a thread; merge.py has the same number
-const int SUMMED = 4;   // chunks a thread of the last block sums
+const int PLACE_BLOCK = 512;  // threads that place and sum right nodes; tries.py has the same number
+const int PLACED = 4;         // right nodes a thread places, PLACE_BLOCK apart: at most 4, for sum_changes
+const int CHUNK = PLACE_BLOCK * PLACED;
+const int SUMMED = 2;  // chunks a thread of the last block sums
+const unsigned long long NO_CHANGES = 0x0001000100010001ull;  // what sum_changes takes where no node changes
 const long long LEAST = -9223372036854775807ll - 1;
 
 __device__ inline long long code_at(const void* values, long long wide, long long i) {
@@ -48,18 +51,17 @@ struct Wanted {
     }
 };
 
-// The place of right node blockIdx.x * CHUNK + threadIdx.x; all threads of the block take part.
+// Hand the place of each of a block's right nodes to `each(k, j, place)`: node j is the k-th of its thread.
 //
 // One warp finds where the block's first node goes and another one where its last does, 32 probes at a time. All
-// others go in between: each thread fetches one sample from there, and searches the samples, then the values between
-// two of them. So a thread waits for memory a few times, not at every step of its search.
-template <typename Code>
-__device__ long long place_of(const Code* left, long long n_left, const Wanted& wanted, long long* edges,
-                              long long* samples) {
-    const long long chunk = (long long)blockIdx.x * CHUNK, j = chunk + threadIdx.x;
+// others go in between: the threads fetch samples from there, and search the samples, then the values between two of
+// them. So a thread waits for memory a few times, not at every step of its searches.
+template <typename Code, typename Each>
+__device__ void place_chunk(const Code* left, long long n_left, const Wanted& wanted, long long* edges,
+                            long long* samples, const Each& each) {
+    const long long chunk = (long long)blockIdx.x * CHUNK;
     const int warp = threadIdx.x >> 5;
-    const long long code = j < wanted.n ? code_at(wanted.codes, wanted.is_wide, j) : 0;
-    if (chunk >= wanted.n) return 0;
+    if (chunk >= wanted.n) return;
     long long begin, end;
     if (warp < 2) {
         const long long edge = warp == 0 ? chunk : min(chunk + CHUNK, wanted.n) - 1;
@@ -75,41 +77,56 @@ __device__ long long place_of(const Code* left, long long n_left, const Wanted& 
     __syncthreads();
     const long long first = edges[2], last = edges[3], n = last - first;
     const int gap = n > CHUNK ? 64 - __clzll((n - 1) / CHUNK) : 0;  // samples are 2^gap apart
-    const long long sample = first + ((long long)threadIdx.x << gap);
-    if (sample < last) samples[threadIdx.x] = left[sample];
-    __syncthreads();
-    if (j >= wanted.n) return 0;
-    long long parent = 0;
-    if (wanted.offsets) parent = upper_bound(wanted.offsets, edges[0] + 1, edges[1] + 1, j) - 1;
-    wanted.bounds(parent, n_left, &begin, &end);
-    long long low = max(begin, first), high = min(end, last);
-    if (low < high) {
-        const long long round_up = ((long long)1 << gap) - 1;
-        const long long least = (low - first + round_up) >> gap, most = (high - first + round_up) >> gap;
-        const long long found = lower_bound(samples, least, most, code);
-        if (found > least) low = first + ((found - 1) << gap) + 1;
-        if (found < most) high = first + (found << gap);
-        low = lower_bound(left, low, high, code);
+    const long long round_up = ((long long)1 << gap) - 1;
+#pragma unroll
+    for (int k = 0; k < PLACED; k++) {
+        const long long sample = first + ((long long)(k * PLACE_BLOCK + threadIdx.x) << gap);
+        if (sample < last) samples[k * PLACE_BLOCK + threadIdx.x] = left[sample];
     }
-    return low * 4 + (low < end && left[low] == code ? KEPT : INSERTED);
+    __syncthreads();
+#pragma unroll
+    for (int k = 0; k < PLACED; k++) {
+        const long long j = chunk + k * PLACE_BLOCK + threadIdx.x;
+        if (j >= wanted.n) break;
+        const long long code = code_at(wanted.codes, wanted.is_wide, j);
+        long long parent = 0;
+        if (wanted.offsets) parent = upper_bound(wanted.offsets, edges[0] + 1, edges[1] + 1, j) - 1;
+        wanted.bounds(parent, n_left, &begin, &end);
+        long long low = max(begin, first), high = min(end, last);
+        if (low < high) {
+            const long long least = (low - first + round_up) >> gap, most = (high - first + round_up) >> gap;
+            const long long found = lower_bound(samples, least, most, code);
+            if (found > least) low = first + ((found - 1) << gap) + 1;
+            if (found < most) high = first + (found << gap);
+            low = lower_bound(left, low, high, code);
+        }
+        each(k, j, low * 4 + (low < end && left[low] == code ? KEPT : INSERTED));
+    }
 }
 
-__device__ inline long long place_of_width(const void* left, long long left_wide, long long n_left,
-                                           const Wanted& wanted, long long* edges, long long* samples) {
-    return left_wide ? place_of((const long long*)left, n_left, wanted, edges, samples)
-                     : place_of((const int*)left, n_left, wanted, edges, samples);
+template <typename Each>
+__device__ void place_chunk_of_width(const void* left, long long left_wide, long long n_left, const Wanted& wanted,
+                                     long long* edges, long long* samples, const Each& each) {
+    if (left_wide) place_chunk((const long long*)left, n_left, wanted, edges, samples, each);
+    else place_chunk((const int*)left, n_left, wanted, edges, samples, each);
 }
 
-// Sum the changes of a level's nodes, one a thread: `within` gets the sum before a node in its chunk, `chunk_before`
-// the sum before a chunk. The last block to get here finds the latter and the total. State: total, blocks done.
-__device__ void sum_changes(int change, long long n_items, int* within, long long* chunk_before, long long* state,
-                            long long* scratch, int* is_last) {
-    const long long j = (long long)blockIdx.x * CHUNK + threadIdx.x;
+// Sum the changes of a level's nodes, PLACED a thread, each of -1, 0 or 1: `changes` holds them plus 1, 16 bits each.
+// `within` gets the sum before a node in its chunk, `chunk_before` the sum before a chunk. The last block to get here
+// finds the latter and the total. State: total, blocks done.
+__device__ void sum_changes(unsigned long long changes, long long n_items, int* within, long long* chunk_before,
+                            long long* state, long long* scratch, int* is_last) {
     long long sum;
-    const long long before = block_exclusive_sum(change, scratch, &sum);
-    if (j < n_items) within[j] = (int)before;
+    const unsigned long long before = block_exclusive_sum((long long)changes, scratch, &sum);
+    int shift = 0;
+#pragma unroll
+    for (int k = 0; k < PLACED; k++) {
+        const long long j = (long long)blockIdx.x * CHUNK + k * PLACE_BLOCK + threadIdx.x;
+        if (j < n_items) within[j] = shift + (int)(before >> 16 * k & 0xffff) - (int)threadIdx.x;
+        shift += (int)((unsigned long long)sum >> 16 * k & 0xffff) - PLACE_BLOCK;
+    }
     if (threadIdx.x == 0) {
-        chunk_before[blockIdx.x] = sum;
+        chunk_before[blockIdx.x] = shift;
         __threadfence();
         *is_last = atomicAdd((unsigned long long*)state + 1, 1ull) == gridDim.x - 1;
     }
@@ -119,7 +136,7 @@ __device__ void sum_changes(int change, long long n_items, int* within, long lon
     volatile long long* sums = chunk_before;
     const long long n_chunks = gridDim.x;
     long long carry = 0;
-    for (long long begin = 0; begin < n_chunks; begin += CHUNK * SUMMED) {
+    for (long long begin = 0; begin < n_chunks; begin += PLACE_BLOCK * SUMMED) {
         const long long first = begin + SUMMED * threadIdx.x;
         long long own[SUMMED], mine = 0;
         for (int k = 0; k < SUMMED; k++) {

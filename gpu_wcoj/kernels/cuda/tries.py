@@ -15,12 +15,12 @@ from gpu_wcoj.kernels.protocol import BoolArray, Choice, CodeArray, IndexArray, 
 #
 # Left is the trie with more rows, right the other one; addition commutes.
 #
-# 1. *Places*, from the top down, a thread a right node: its position or insertion point among the left children of its
-#    parent, or the insertion point of its parent's children if left does not have the parent. Places ascend along a
-#    level, so they are the second run of a merge path over the whole level, for any parents.
-# 2. *Changes*, from the bottom up, a thread a right node: it adds a node to the level (+1), meets an equal one (0), or
-#    removes one (-1): a row whose weights cancel, a node that keeps no child. Their running sums are the shifts of
-#    left's nodes. Neither step reads more of left than its searches do.
+# 1. *Places*, from the top down, a thread for four right nodes: the position or insertion point of each among the left
+#    children of its parent, or the insertion point of its parent's children if left does not have the parent. Places
+#    ascend along a level, so they are the second run of a merge path over the whole level, for any parents.
+# 2. *Changes*, from the bottom up, a thread for four right nodes: each adds a node to the level (+1), meets an equal
+#    one (0), or removes one (-1): a row whose weights cancel, a node that keeps no child. Their running sums are the
+#    shifts of left's nodes. Neither step reads more of left than its searches do.
 # 3. The only read: the change of each level's size, and whether weights other than 1 remain.
 # 4. *Copies*, a launch a level, a block for every 4096 nodes of both tries in merged order: it finds its first and last
 #    right node by a search, marks the source of each of its ranks, and copies; a warp with left nodes only just copies.
@@ -40,8 +40,10 @@ from gpu_wcoj.kernels.protocol import BoolArray, Choice, CodeArray, IndexArray, 
 # to 8 n more.
 
 
-CHUNK = 512
-"""Right nodes that a block places and adds up, a thread each. Same in places.cuh."""
+PLACE_BLOCK = 512
+"""Threads of a block that places right nodes and adds them up. Same in places.cuh."""
+CHUNK = 4 * PLACE_BLOCK
+"""Right nodes that such a block handles. Same in places.cuh."""
 TILE = 4096
 """Nodes of both tries that a block copies. Same in merge_path.cuh."""
 COPY_BLOCK = 256
@@ -125,16 +127,16 @@ def _place(device: Device, left: Trie, right: Trie, levels: list[_Level], counte
             above = left[1][depth - 1], y, y_wide, m, right[1][depth - 1], parents.n_right, parents.places
         arguments = [x, x_wide, n, *above, level.places]
         if depth < last_level:
-            device.launch("merge", "place_nodes", _blocks(m, CHUNK), CHUNK, arguments)
+            device.launch("merge", "place_nodes", _blocks(m, CHUNK), PLACE_BLOCK, arguments)
         else:
             sums = [level.within, level.chunk_before, counters[2 * depth :], counters[2 * depth + 2 :]]
             device.launch(
-                "merge", "place_rows", level.n_chunks, CHUNK, [*arguments, left[2], right[2], *sums]
+                "merge", "place_rows", level.n_chunks, PLACE_BLOCK, [*arguments, left[2], right[2], *sums]
             )  # fmt: skip
     for depth in range(last_level - 1, -1, -1):
         level, below = levels[depth], levels[depth + 1]
         device.launch(
-            "merge", "change_nodes", level.n_chunks, CHUNK,
+            "merge", "change_nodes", level.n_chunks, PLACE_BLOCK,
             [
                 level.n_right, level.places, left[1][depth], right[1][depth], below.within, below.chunk_before,
                 level.child_shift, level.within, level.chunk_before, counters[2 * depth :],
