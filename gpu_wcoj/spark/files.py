@@ -282,7 +282,8 @@ def read_batch(
     max_rows
         Rows of a batch above which Spark has to read them; by default any number is read.
     """
-    running: Any = session._jsparkSession.streams().get(query) if query else None  # pyright: ignore[reportPrivateUsage]
+    jvm_session: Any = session._jsparkSession  # pyright: ignore[reportPrivateUsage]  # PySpark shows no executions
+    running = jvm_session.streams().get(query) if query else None
     execution = None if running is None else running.streamingQuery().lastExecution()
     if execution is None or execution.currentBatchId() != batch:
         return None
