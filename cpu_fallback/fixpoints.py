@@ -49,8 +49,21 @@ def place_of(table, rows, source, i, n_columns):
 def larger_matrix(matrix, n):
     """Return a matrix with twice the rows, with the first n of them."""
     larger = np.empty((2 * matrix.shape[0], matrix.shape[1]), np.int64)
-    larger[:n] = matrix[:n]
+    for row in range(n):  # an assignment of slices would compile numba's message for shapes that differ
+        for column in range(matrix.shape[1]):
+            larger[row, column] = matrix[row, column]
     return larger
+
+
+@cached_njit
+def longer_array(values, n, size):
+    """Return an array of this size with the first n values; the others are -1."""
+    longer = np.empty(size, np.int64)
+    for i in range(n):
+        longer[i] = values[i]
+    for i in range(n, size):
+        longer[i] = -1
+    return longer
 
 
 @cached_njit
@@ -102,9 +115,7 @@ def with_room(store, n, n_more, n_keys):
     table, rows, ranks = store
     while n + n_more > len(rows):
         rows = larger_matrix(rows, n)
-        more_ranks = np.empty(len(rows), np.int64)
-        more_ranks[:n] = ranks[:n]
-        ranks = more_ranks
+        ranks = longer_array(ranks, n, len(rows))
     while 2 * (n + n_more) > len(table):
         table = larger_table(table, rows, n, n_keys)
     return table, rows, ranks
@@ -248,9 +259,7 @@ def put(events, firsts, state, row, iteration, weight):
     Return events and firsts.
     """
     if iteration >= len(firsts):
-        longer = np.full(max(2 * len(firsts), iteration + 1), -1, np.int64)
-        longer[: len(firsts)] = firsts
-        firsts = longer
+        firsts = longer_array(firsts, len(firsts), max(2 * len(firsts), iteration + 1))
     event = state[FREE_EVENT]
     if event >= 0:
         state[FREE_EVENT] = events[event, 2]
@@ -290,11 +299,7 @@ def with_rows(store, n, n_more, n_keys):
 @cached_njit
 def longer_list(values, n):
     """Return a list with at least one more place."""
-    if n < len(values):
-        return values
-    longer = np.empty(2 * len(values), np.int64)
-    longer[:n] = values[:n]
-    return longer
+    return values if n < len(values) else longer_array(values, n, 2 * n)
 
 
 @cached_njit

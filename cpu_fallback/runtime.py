@@ -26,7 +26,7 @@ from numba.core import cgutils
 from numba.core.caching import CompileResultCacheImpl, FunctionCache
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import CompilerBase, Flags
-from numba.core.compiler_machinery import PassManager
+from numba.core.compiler_machinery import PassManager, register_pass
 from numba.core.runtime import rtsys  # type: ignore[attr-defined]
 from numba.core.typed_passes import (
     IRLegalization,
@@ -226,6 +226,43 @@ class KernelFlags(Flags):
         return isinstance(other, KernelFlags)
 
 
+_OPERATOR_TYPES: dict[tuple[Any, ...], Any] = {}
+"""The signature of each operator by the types of its operands."""
+
+
+def _operator_type(function: Any, context: Any, args: Any, kws: Any) -> Any:
+    """Return the signature of a call of numba's own function; that of an operator is looked for once.
+
+    numba tries some twenty signatures, most of them for arrays, for each operation of each function, which takes a
+    sixth of the time of compilation.
+    """
+    find = types.functions.BaseFunction.get_call_type
+    if kws or getattr(function.typing_key, "__module__", None) != "_operator":
+        return find(function, context, args, kws)
+    key = function, *args
+    signature = _OPERATOR_TYPES.get(key)
+    if signature is None:
+        signature = _OPERATOR_TYPES[key] = find(function, context, args, kws)
+    return signature
+
+
+@register_pass(mutates_CFG=True, analysis_only=False)
+class KernelTypeInference(NopythonTypeInference):
+    """numba's inference of types, which looks for the signature of an operator once."""
+
+    _name = "kernel_type_inference"
+
+    def run_pass(self, state: Any) -> bool:
+        """Infer the types; numba's lock of compilation is held, so no other thread sees the replaced method."""
+        if "get_call_type" in vars(types.Function):  # this function is compiled for a call in another one
+            return super().run_pass(state)
+        types.Function.get_call_type = _operator_type
+        try:
+            return super().run_pass(state)
+        finally:
+            del types.Function.get_call_type
+
+
 class KernelCompiler(CompilerBase):
     """numba's pipeline without passes that kernels do not need.
 
@@ -242,7 +279,7 @@ class KernelCompiler(CompilerBase):
         passes = PassManager("kernel")
         for step in (
             TranslateByteCode, FixupArgs, IRProcessing, GenericRewrites, InlineInlinables, ReconstructSSA,
-            NopythonTypeInference, PreLowerStripPhis, IRLegalization, NativeLowering, NoPythonBackend,
+            KernelTypeInference, PreLowerStripPhis, IRLegalization, NativeLowering, NoPythonBackend,
         ):  # fmt: skip
             passes.add_pass(step, step.__name__)
         passes.finalize()

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from gpu_wcoj import datoms as datoms
     from gpu_wcoj import spark as spark
     from gpu_wcoj import streams as streams
+    from gpu_wcoj.maintained import Maintained as Maintained
+    from gpu_wcoj.maintained import Updatable as Updatable
     from gpu_wcoj.program import ChangeCount as ChangeCount
     from gpu_wcoj.program import Program as Program
     from gpu_wcoj.program import TickReport as TickReport
@@ -45,9 +47,9 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
-    "ChangeCount", "Circuit", "Connection", "GpuWcojError", "IndexedZSet", "MatchChange", "Matcher", "MotifView",
-    "MultiView", "Program", "Result", "TickReport", "View", "ZSet", "config", "connect", "datasets",
-    "datoms", "errors", "find", "function", "query", "spark",
+    "ChangeCount", "Circuit", "Connection", "GpuWcojError", "IndexedZSet", "Maintained", "MatchChange", "Matcher",
+    "MotifView", "MultiView", "Program", "Result", "TickReport", "Updatable", "View", "ZSet", "config", "connect",
+    "datasets", "datoms", "errors", "find", "function", "query", "spark",
     "streams", "view",
 ]  # fmt: skip
 
@@ -55,12 +57,14 @@ _HOME = {
     "ChangeCount": "program",
     "Circuit": "streams",
     "Connection": "views.view",
+    "Maintained": "maintained",
     "Matcher": "views",
     "MatchChange": "views",
     "MotifView": "views.view",
     "MultiView": "views.view",
     "Program": "program",
     "TickReport": "program",
+    "Updatable": "maintained",
     "View": "views.view",
     "connect": "views.view",
     "find": "views",

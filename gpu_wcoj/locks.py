@@ -91,6 +91,27 @@ class StateLock:
             self._lock = Lock()
 
 
+class ClosedLock(StateLock):
+    """The lock of a state that is gone: every use of it is an error.
+
+    Examples
+    --------
+    >>> ClosedLock("the program", "Create another one.").run("taking a tick", lambda: 5)
+    Traceback (most recent call last):
+    ...
+    gpu_wcoj.errors.UsageError: taking a tick is not possible: the program is closed.
+      Create another one.
+    """
+
+    def __init__(self, what: str, remedy: str) -> None:
+        super().__init__(what)
+        self._remedy = remedy
+
+    def run(self, doing: str, work: Callable[P, T], *_: P.args, **__: P.kwargs) -> NoReturn:  # noqa: ARG002
+        """Raise a `UsageError`."""
+        raise UsageError.wrong_state(doing, f"{self.what} is closed", self._remedy)
+
+
 class NotCopied:
     """An object that can be neither copied nor pickled: a copy would share its state."""
 

@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, overload
 
 from gpu_wcoj.backend import BackendName
+from gpu_wcoj.data.rows import merge_relations
 from gpu_wcoj.errors import (
     AggregateOverflowError,
     GpuWcojError,
@@ -202,26 +203,3 @@ def single_output(names: Sequence[str]) -> str:
             f"Name one, outputs={names[0]!r}, or pass a list for a dict by output, outputs={[*names]!r}.",
         )  # fmt: skip
     return names[0]
-
-
-def merge_relations(relations: Mapping[str, Any] | None, more: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge the relations of a mapping and of keywords.
-
-    Raises
-    ------
-    UsageError
-        If `relations` is not a mapping, or a relation is in both.
-    """
-    if relations is not None and not isinstance(relations, Mapping):
-        raise UsageError.wrong_type(
-            "the argument 'relations'",
-            relations,
-            "a mapping from names to rows",
-            "Give the relations as keywords, or in a dict.",
-        )
-    merged = dict(relations or {})
-    for name, rows in more.items():
-        if name in merged:
-            raise UsageError.duplicate("the relation", name, remedy="Give it once.")
-        merged[name] = rows
-    return merged

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, overload
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from gpu_wcoj.budget import Budget
 from gpu_wcoj.circuit.circuit import TickResult
 from gpu_wcoj.circuit.operator import ChangeCount, count_answer_rows
 from gpu_wcoj.data.column import Column, Dictionary, read_only
-from gpu_wcoj.data.rows import Row
+from gpu_wcoj.data.rows import Row, merge_relations
 from gpu_wcoj.data.schema import INT64, DataType
 from gpu_wcoj.engine.compile import CompiledProgram, Compiler, stored_columns
 from gpu_wcoj.engine.ingest import (
@@ -38,7 +38,7 @@ from gpu_wcoj.engine.options import (
     processors,
     validate_flag,
 )
-from gpu_wcoj.engine.replicas import Replica, Replicas, router_of
+from gpu_wcoj.engine.replicas import Replica, Replicas, proposed_by, router_of
 from gpu_wcoj.engine.small_ticks import UnreadableRowsError, too_many_rows
 from gpu_wcoj.engine.state import Mark, State, StateStore, Subject, TickReport, explain_memory_error
 from gpu_wcoj.errors import (
@@ -59,7 +59,7 @@ from gpu_wcoj.join.prefixes import CHUNK_ROWS
 from gpu_wcoj.join.settings import ITERATIONS, Execution, Share, get_tuning
 from gpu_wcoj.join.walk import UnsuitableTickError
 from gpu_wcoj.kernels.protocol import Int64Array
-from gpu_wcoj.locks import NotCopied
+from gpu_wcoj.locks import ClosedLock, NotCopied
 from gpu_wcoj.planner.body import Shape
 from gpu_wcoj.planner.catalog import Catalog
 from gpu_wcoj.planner.ir import Strategy
@@ -73,6 +73,7 @@ from gpu_wcoj.query.projection import project_sets
 from gpu_wcoj.query.push_down import Pushed, push_down
 from gpu_wcoj.query.safety import describe_aggregate, describe_place, served_relation
 from gpu_wcoj.query.stratify import unread
+from gpu_wcoj.result import Result
 from gpu_wcoj.trace.arrangement import PhaseRows
 from gpu_wcoj.trace.spine import MergePolicy
 from gpu_wcoj.user_functions import Function
@@ -697,6 +698,66 @@ class Inspected(NotCopied):
                 read_only(counted)
         return report
 
+    @property
+    def progress(self) -> dict[str, Any]:
+        """The last tick in plain numbers, which `json` can write.
+
+        Keys are ``tick`` (from 0; -1 before the first), ``seconds``, ``rows`` (passed rows by relation), ``ignored``
+        (those that changed nothing), ``changes`` (by output ``inserted``, ``deleted`` and ``net``; in bags ``net``
+        alone), ``values`` (looked at by joins), ``merged_rows``, ``state_bytes``, ``backend`` and ``kernels``.
+        `last_tick` has more.
+        """
+        report = self.last_tick
+        changes = {}
+        for name in self.outputs:
+            if name in report.changes:
+                counted = report.changes[name]._asdict()
+                changes[name] = {key: int(value) for key, value in counted.items() if value is not None}
+        return {
+            "tick": report.tick,
+            "seconds": report.seconds,
+            "rows": dict(report.rows),
+            "ignored": {name: int(n_rows) for name, n_rows in report.ignored.items()},
+            "changes": changes,
+            "values": int(proposed_by(report.work)),
+            "merged_rows": int(report.merged_rows),
+            "state_bytes": int(self.nbytes),
+            "backend": report.backend,
+            "kernels": report.kernels,
+        }
+
+    @property
+    def columns(self) -> dict[str, list[str]]:
+        """The names of the columns of each output."""
+        return {name: list(self.empty(name).names) for name in self.outputs}
+
+    @overload
+    def snapshot(self, name: str) -> Result: ...
+
+    @overload
+    def snapshot(self, name: None = None) -> dict[str, Result]: ...
+
+    def snapshot(self, name: str | None = None) -> Result | dict[str, Result]:
+        """Return a relation, or by default each output by its name, as a table; see `relation`.
+
+        Examples
+        --------
+        >>> from gpu_wcoj import Program
+        >>> program = Program("path(a, c) :- edge(a, b), edge(b, c).")
+        >>> program.load({"edge": [(1, 2), (2, 3)]})
+        >>> program.snapshot()["path"].rows(), program.snapshot("edge").rows()
+        ([(1, 3)], [(1, 2), (2, 3)])
+        """
+        return (
+            {output: Result(self.relation(output)) for output in self.outputs}
+            if name is None
+            else Result(self.relation(name))
+        )
+
+    def rows(self) -> dict[str, list[Row]]:
+        """Return the rows of each output, as often as they occur."""
+        return {name: answer.rows() for name, answer in self.snapshot().items()}
+
     def arity(self, relation: str) -> int:
         """Return the number of columns of a relation.
 
@@ -738,11 +799,19 @@ class Inspected(NotCopied):
 
         return self._ledger.turns.run(f"reading '{name}'", lambda: self._within_budget(read))
 
-    def count(self, name: str) -> int:
-        """Return the number of rows of a relation; in bag semantics the sum of their weights.
+    @overload
+    def count(self, name: str) -> int: ...
 
-        Rows are not enumerated if the count can be computed otherwise.
+    @overload
+    def count(self, name: None = None) -> dict[str, int]: ...
+
+    def count(self, name: str | None = None) -> int | dict[str, int]:
+        """Return the number of rows of a relation, or of each output.
+
+        In bag semantics, it is the sum of their weights. Rows are not enumerated if they can be counted otherwise.
         """
+        if name is None:
+            return {output: self.count(output) for output in self.outputs}
         self.arity(name)
 
         def counted() -> int:
@@ -910,9 +979,6 @@ class Inspected(NotCopied):
           edge[0, 1]
           edge[1, 0]
         """
-        from gpu_wcoj.explain.render import check_format
-
-        check_format(format)
         analyze, bounds = validate_flag("analyze", analyze), validate_flag("bounds", bounds)
         if statistics is not None and not isinstance(statistics, (str, PathLike)):
             raise UsageError.invalid_value("statistics", statistics, "the path of a folder, or None")
@@ -926,8 +992,9 @@ class Inspected(NotCopied):
 
     def _explained(self, analyze: bool, bounds: bool, statistics: str | PathLike[str] | None, form: Format) -> str:
         from gpu_wcoj.explain.build import sizes_of_catalog, sizes_of_state
-        from gpu_wcoj.explain.render import PlanView, render
+        from gpu_wcoj.explain.render import PlanView, check_format, render
 
+        check_format(form)
         if analyze and statistics is not None:
             raise UsageError.conflict(
                 "'statistics'",
@@ -1279,6 +1346,17 @@ class Program(Inspected):
         self._ticking.run_tick(changes, self.threads, frozenset(self.outputs), emit_remaining=collect_answers)
         return {name: answers[name] if name in answers else self._outgoing.empty(name) for name in self.outputs}
 
+    def apply(self, changes: Mapping[str, Any] | None = None, /, **more: Any) -> dict[str, ZSet]:
+        """Do the same as `step`; relations may also be keywords, as for views.
+
+        Examples
+        --------
+        >>> program = Program("path(a, c) :- edge(a, b), edge(b, c).")
+        >>> program.apply(edge=[(1, 2), (2, 3)])["path"].rows()
+        [((1, 3), 1)]
+        """
+        return self.step(merge_relations(changes, more))
+
     def answer(self, changes: Mapping[str, Any]) -> dict[str, ZSet]:
         """Return what the first `step` would return, and keep no rows.
 
@@ -1349,6 +1427,31 @@ class Program(Inspected):
         self._ticking.run_tick(changes, self.threads, None)
         if self.nbytes >= nbytes + LOADED_BYTES:
             self.backend.return_freed()
+
+    @property
+    def is_closed(self) -> bool:
+        """True after `close`."""
+        return isinstance(self._ledger.turns, ClosedLock)
+
+    def close(self) -> None:
+        """Free the memory of the state; the program takes no more ticks. It may be closed twice.
+
+        Examples
+        --------
+        >>> with Program("path(a, c) :- edge(a, b), edge(b, c).") as program:
+        ...     program.apply(edge=[(1, 2), (2, 3)])["path"].rows()
+        [((1, 3), 1)]
+        >>> program.is_closed, program.nbytes
+        (True, 0)
+        """
+        if not self.is_closed:
+            self._ledger.turns.run("closing", self._ledger.close)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def mark(self) -> Mark:
         """Return the present state for `return_to`.

@@ -714,7 +714,7 @@ class Definition:
         """Return the definition of a program."""
         rules, options = subject.lowering.core, subject.lowering.options
         parts = {
-            "program": str(replace(rules, directives=())),  # the files to read do not change its meaning
+            "program": str(replace(rules, directives=rules.limits)),  # the files to read do not change its meaning
             "semantics": "bag" if options.bag else "set",
             "kept heads": list(options.keep),
             "outputs": list(options.outputs or ()),

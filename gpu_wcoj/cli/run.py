@@ -558,7 +558,7 @@ def _declaration_of(program: Runnable, name: str) -> Declaration | None:
 def _answer_of(program: Runnable, name: str) -> Result:
     """Return the complete answer of this name."""
     if isinstance(program, MotifProgram):
-        return program.matcher.matches()
+        return program.matches()
     assert isinstance(program, Program)
     return Result(program.relation(name))
 
@@ -566,7 +566,7 @@ def _answer_of(program: Runnable, name: str) -> Result:
 def _columns_of(program: Runnable, name: str) -> tuple[Sequence[str], Sequence[str]]:
     """Return the names and the types of the columns of an answer."""
     if isinstance(program, MotifProgram):
-        names = program.matcher.columns
+        names = program.columns
         return names, [""] * len(names)
     assert isinstance(program, Program)
     empty = program.empty(name)

@@ -12,10 +12,9 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from itertools import combinations
-from os import PathLike
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any, Final
 
 from cyclopts import Parameter
 
@@ -39,10 +38,6 @@ from gpu_wcoj.query.motif.compile import Semantics
 from gpu_wcoj.query.motif.parse import parse
 from gpu_wcoj.query.translation import Reading, read
 from gpu_wcoj.views.matcher import Matcher, MotifOptions
-
-if TYPE_CHECKING:
-    from gpu_wcoj.explain.render import Format
-
 
 STANDARD: Final = Path(STANDARD_INPUT)
 """The program that is read from standard input."""
@@ -169,7 +164,7 @@ def _output_lines(rules: Rules) -> list[Directive]:
     return [
         written.get(name, Directive("output", name))
         for name in rules.outputs
-        if "output" in kinds.get(name, ()) or not kinds.get(name, set()) - {"input"}
+        if "output" in kinds.get(name, ()) or not kinds.get(name, set()) - {"input", "limitsize"}
     ]
 
 
@@ -324,7 +319,7 @@ def expecting(program: Program | MotifProgram, specs: Sequence[InputSpec]) -> tu
     """Return the files with the program's column names and declared types."""
     columns: dict[str, tuple[tuple[str, str | None], ...]] = {}
     if isinstance(program, MotifProgram):
-        columns = {name: tuple((column, None) for column in program.columns(name)) for name in program.inputs}
+        columns = {name: tuple((column, None) for column in names) for name, names in program.input_columns.items()}
     else:
         for declaration in program.rules.declarations:
             types = declaration.types if declaration.is_binding else (None,) * len(declaration.columns)
@@ -372,7 +367,7 @@ MATCHES = "matches"
 TABLES = ("edges", "vertices")
 
 
-class MotifProgram:
+class MotifProgram(Matcher):
     """The matches of a motif, with the interface that `gpu_wcoj.cli.run` needs of a program.
 
     Parameters
@@ -398,7 +393,6 @@ class MotifProgram:
     """
 
     bag = True
-    outputs = (MATCHES,)
 
     def __init__(
         self,
@@ -415,61 +409,38 @@ class MotifProgram:
             raise UsageError.missing("a motif", "a table 'edges'", "Give --input edges=PATH or --changes edges=PATH.")
         empty = {name: table_without_rows(columns) for name, columns in tables.items()}
         self.inputs = tuple(tables)
-        self.matcher = Matcher.from_options(
-            parse(text, source=source),
-            (empty.get("vertices"), empty["edges"]),
-            motif_options,
-            replace(options, bag=False),  # as an option; matches have weights without it
-        )
-        self.rules = self.matcher.rules
-        self._names = {name: tuple(columns) for name, columns in tables.items()}
+        self.input_columns = {name: tuple(columns) for name, columns in tables.items()}
+        options = replace(options, bag=False)  # matches have weights without it
+        graph = empty.get("vertices"), empty["edges"]
+        self._open(parse(text, source=source), graph, motif_options, options, is_kept=True)
 
     @property
     def last_tick(self) -> TickReport:
         """The report of the last tick."""
-        return self.matcher.program.last_tick
-
-    def columns(self, relation: str) -> tuple[str, ...]:
-        """Return the names of the columns of a table."""
-        return self._names[relation]
+        return self.program.last_tick
 
     def arity(self, relation: str) -> int:
         """Return the number of columns of a table."""
-        return len(self._names[relation])
+        return len(self.input_columns[relation])
 
     @property
     def analyze(self) -> bool:
         """True if ticks are measured."""
-        return self.matcher.program.analyze
+        return self.program.analyze
 
     @analyze.setter
     def analyze(self, value: bool) -> None:
-        self.matcher.program.analyze = value
+        self.program.analyze = value
 
     def step_counts(self, changes: Mapping[str, Any]) -> dict[str, ChangeCount]:
         """Run a tick and count the matches that were added and removed."""
-        return {MATCHES: ChangeCount(None, None, self.matcher.apply_counted(**changes))}
+        return {MATCHES: ChangeCount(None, None, self.apply_counted(changes))}
 
     def step_pieces(self, changes: Mapping[str, Any], sink: Callable[[str, Any], None]) -> dict[str, ChangeCount]:
         """Run a tick and pass the change of the matches to `sink`."""
-        matches = self.matcher.step(changes)
+        matches = self.step(changes)
         sink(MATCHES, matches)
         return {MATCHES: ChangeCount(None, None, matches.net)}
-
-    def load(self, changes: Mapping[str, Any]) -> None:
-        """Run a tick that only updates the state."""
-        self.matcher.load(**changes)
-
-    def explain(
-        self,
-        *,
-        analyze: bool = False,
-        bounds: bool = False,
-        statistics: str | PathLike[str] | None = None,
-        format: Format = "text",  # noqa: A002  # as in Program.explain
-    ) -> str:
-        """Return the plan of the motif; see `gpu_wcoj.program.Program.explain`."""
-        return self.matcher.explain(analyze=analyze, bounds=bounds, statistics=statistics, format=format)
 
 
 # The program of a command line: a file or a text in one of the languages.

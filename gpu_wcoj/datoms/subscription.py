@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Protocol, Self
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -17,10 +17,12 @@ from gpu_wcoj.datoms.store import Delta, Store, datoms_as_zset
 from gpu_wcoj.engine.options import ProgramOptions
 from gpu_wcoj.engine.state import Mark
 from gpu_wcoj.errors import UnknownAttributeWarning, UsageError, callers_level, entry_point
+from gpu_wcoj.maintained import ProgramAnswers
 from gpu_wcoj.program import Program
 from gpu_wcoj.query import edn
 from gpu_wcoj.query.edn import Query
 from gpu_wcoj.query.edn.reader import Form
+from gpu_wcoj.result import Result
 from gpu_wcoj.zset.zset import ZSet
 
 # Queries with their inputs, compiled for the present attributes.
@@ -305,7 +307,7 @@ class Follower:
 
 
 @entry_point
-class Subscription:
+class Subscription(ProgramAnswers):
     """Subscription to the answer of a query; see `gpu_wcoj.datoms.Database.subscribe`.
 
     Examples
@@ -328,12 +330,6 @@ class Subscription:
     def __repr__(self) -> str:
         state = "closed" if self._follower is None else f"{self._follower.bound_query.text!r:.60}"
         return f"Subscription({state}; {len(self._unread):,} changes to read)"
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     @property
     def program(self) -> Program:
@@ -367,6 +363,29 @@ class Subscription:
     def relation(self) -> ZSet:
         """Return the present answer as a Z-set."""
         return self._open().answer
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """The name of the answer."""
+        return (self._open().compiled.query.output,)
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of the columns of the answer, before it takes the shape of ``:find``."""
+        return list(self.program.empty(self.outputs[0]).names)
+
+    def snapshot(self, name: str | None = None) -> Result:
+        """Return the present answer, or the relation `name` of the program, as a table."""
+        return Result(self.relation() if name is None else self.program.relation(name))
+
+    def count(self, name: str | None = None) -> int:
+        """Return the number of rows of `snapshot`."""
+        return self.program.count(self.outputs[0] if name is None else name)
+
+    @property
+    def is_closed(self) -> bool:
+        """True after `close`."""
+        return self._follower is None
 
     def close(self) -> None:
         """End the subscription; unread changes can still be read."""

@@ -26,7 +26,7 @@ from gpu_wcoj.engine.small_ticks import (
 )
 from gpu_wcoj.errors import AuxiliaryError, GpuWcojError, MemoryBudgetError
 from gpu_wcoj.join.walk import UnsuitableTickError
-from gpu_wcoj.locks import StateLock
+from gpu_wcoj.locks import ClosedLock, StateLock
 from gpu_wcoj.planner.catalog import Catalog
 from gpu_wcoj.planner.cost import foreseen
 from gpu_wcoj.planner.lower import Place, Plan
@@ -465,6 +465,11 @@ class StateStore:
         sides, side = self.router.reading(sides, sides.primary.circuit.stores(name))
         self.replace_state(self.state._replace(sides=sides))
         return side
+
+    def close(self) -> None:
+        """Drop all rows; the state is of no use any more."""
+        self.present, self.installed, self.small = State(self.present.types, self.present.names), None, None
+        self.turns = ClosedLock(self.turns.what, "Create another one.")
 
     def compact(self) -> None:
         """Merge every arrangement of every side into one batch without cancelled rows."""

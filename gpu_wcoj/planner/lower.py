@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
@@ -218,7 +218,8 @@ def plan(
                 for name in members
                 if name in extremes
             }
-            loops.append(loop_plan(planned, widths, cycle(first, members, reads), draft.setting, best_of))
+            limits = {name: n_rows for name, n_rows in rules.size_limits.items() if name in members}
+            loops.append(loop_plan(planned, widths, cycle(first, members, reads), draft.setting, best_of, limits))
             continue
         live = bodies.get(first, [])  # an aggregating head has none
         if not bag and not (len(live) <= 1 and all(body.keeps_all for body in live)):
@@ -349,122 +350,166 @@ def lower(
     policy: MergePolicy | None,
 ) -> Circuit:
     """Return the circuit of a plan, with an empty state."""
-    backend, threads = execution.backend, execution.threads
-    loop_of = {name: loop for loop in planned.loops for name in loop.widths}
     inputs = (*rules.inputs, *rules.demands.values())
-    keys: dict[str, list[ArrangementKey]] = {name: [] for name in inputs}
-    best = {name for loop in planned.loops for name in loop.best}
-    ranked: dict[str, list[ArrangementKey]] = {name: [] for name in loop_of}
-    to_loops: dict[str, list[ArrangementKey]] = {}
-    for name, queries in planned.queries.items():
-        if name not in loop_of:
-            for key in (key for query in queries for key in query.keys):
-                keys.setdefault(key.relation, []).append(key)
-    for loop in planned.loops:
-        for key in loop.keys:
-            (ranked if key.relation in loop.widths else to_loops).setdefault(key.relation, []).append(key)
-    for name, loop_keys in to_loops.items():
-        if name not in loop_of or name in best:
-            keys.setdefault(name, []).extend(() if execution.weighted else loop_keys)
-    grouped: dict[str, ArrangementKey] = {}
-    for name, grouping in planned.groupings.items():
-        loop_keys = keys.setdefault(grouping.source.relation, [])
-        grouped[name] = source_key(grouping, loop_keys)
-        loop_keys.append(grouped[name])
-        keys[name] = [ArrangementKey(name, grouping.order), *keys.get(name, [])]
-    for name, first in planned.first_rows.items():
-        keys.setdefault(first.source.relation, []).append(first.source)
-        keys[name] = [ArrangementKey(name, first.head), *keys.get(name, [])]
-    for name, groups in planned.computed_groups.items():
-        keys.setdefault(groups.source.relation, []).append(groups.source)
-        keys[name] = [ArrangementKey(name, groups.head), *keys.get(name, [])]
-    relations: dict[str, RelationIndex] = {}
-    histories: dict[str, RankedIndex] = {}
-    arrange = None
-    if execution.single_tick:
-        arrange = partial(UnsortedArrangement, backend=backend, weighted=execution.weighted)
-    for name in dict.fromkeys([*keys, *keep, *loop_of]):
-        width, loop_keys = planned.shapes[name].width, keys.get(name, [])
-        if name not in loop_of:
-            relations[name] = RelationIndex(name, width, loop_keys, backend, policy, threads, arrange)
-            continue
-
-        if name in best:
-            relations[name] = RelationIndex(name, width, loop_keys, backend, policy, threads)
-            order = loop_of[name].order(name)
-            histories[name] = RankedIndex(name, width, ranked[name], (), (), backend, policy, threads, order)
-        else:
-            shared_keys = to_loops.get(name, ())
-            relations[name] = RankedIndex(name, width, ranked[name], loop_keys, shared_keys, backend, policy, threads)
-    heads: dict[str, RelationOperator] = {}
-    common: dict[tuple[object, ...], CommonJoin] = {}
-    beginnings: CommonPrefixes | None = None
-    added = {auxiliary.name: auxiliary for auxiliary in planned.auxiliaries}
+    builder = _CircuitBuilder(planned, execution, policy, frozenset(outputs))
+    builder.add_relations(inputs, keep)
     for name in planned.order:
-        if name in loop_of:
-            if name not in heads:
-                read = dict.fromkeys(key.relation for key in loop_of[name].keys)
-                seen = dict(relations)
-                outside = (relation for relation in read if relation not in loop_of[name].widths)
-                for outer in (
-                    relation
-                    for relation in outside
-                    if execution.weighted and (relation not in loop_of or relation in best)
-                ):
-                    if f"{outer}#set" not in heads:
-                        width = planned.shapes[outer].width
-                        index = RelationIndex(outer, width, to_loops[outer], backend, policy, threads)
-                        heads[f"{outer}#set"] = PositiveHead(f"{outer}#set", relations[outer], index)
-                    (seen[outer],) = heads[f"{outer}#set"].state
+        builder.add_head(name)
+    sources = {name: builder.relations[name] for name in inputs}
+    return Circuit(
+        sources, builder.heads, execution, builder.outputs, {}, tuple(builder.common.values()), builder.beginnings,
+        _demands(rules, builder.heads),
+    )  # fmt: skip
 
-                loop_heads = lower_loop(loop_of[name], seen, histories, execution)
-                heads.update({head.name: head for head in loop_heads})
-            continue
-        if name in planned.groupings:
-            grouping, width = planned.groupings[name], planned.shapes[name].width
-            own_keys = [ArrangementKey(name, grouping.order)]
-            totals = RelationIndex(name, width, own_keys, backend, policy, threads) if grouping.has_totals else None
-            source = relations[grouping.source.relation].read(grouped[name])
-            heads[name] = GroupingHead(name, width, grouping, source, totals, relations[name], execution)
-            continue
-        if name in planned.first_rows:
-            first, width = planned.first_rows[name], planned.shapes[name].width
-            window = RelationIndex(name, width, [ArrangementKey(name, first.head)], backend, policy, threads)
+
+@dataclass(eq=False)
+class _CircuitBuilder:
+    """The parts of a circuit, made one after the other.
+
+    Attributes
+    ----------
+    relations, histories
+        The indices of relations, and for those of loops with a best value also those with ranks.
+    heads
+        The operators, in the order of evaluation.
+    """
+
+    planned: Plan
+    execution: Execution
+    policy: MergePolicy | None
+    outputs: frozenset[str]
+    relations: dict[str, RelationIndex] = field(default_factory=dict)
+    histories: dict[str, RankedIndex] = field(default_factory=dict)
+    heads: dict[str, RelationOperator] = field(default_factory=dict)
+    common: dict[tuple[object, ...], CommonJoin] = field(default_factory=dict)
+    beginnings: CommonPrefixes | None = None
+
+    def __post_init__(self) -> None:
+        planned = self.planned
+        self.loop_of = {name: loop for loop in planned.loops for name in loop.widths}
+        self.best = {name for loop in planned.loops for name in loop.best}
+        self.auxiliaries = {auxiliary.name: auxiliary for auxiliary in planned.auxiliaries}
+        self.ranked: dict[str, list[ArrangementKey]] = {name: [] for name in self.loop_of}
+        self.to_loops: dict[str, list[ArrangementKey]] = {}
+        for loop in planned.loops:
+            for key in loop.keys:
+                keys = self.ranked if key.relation in loop.widths else self.to_loops
+                keys.setdefault(key.relation, []).append(key)
+        self.grouped: dict[str, ArrangementKey] = {}
+
+    def _keys(self, inputs: Iterable[str]) -> dict[str, list[ArrangementKey]]:
+        """Return the arrangements of each relation that joins, loops and groups read."""
+        planned = self.planned
+        keys: dict[str, list[ArrangementKey]] = {name: [] for name in inputs}
+        for name, queries in planned.queries.items():
+            if name not in self.loop_of:
+                for key in (key for query in queries for key in query.keys):
+                    keys.setdefault(key.relation, []).append(key)
+        for name, loop_keys in self.to_loops.items():
+            if name not in self.loop_of or name in self.best:
+                keys.setdefault(name, []).extend(() if self.execution.weighted else loop_keys)
+        for name, grouping in planned.groupings.items():
+            source_keys = keys.setdefault(grouping.source.relation, [])
+            self.grouped[name] = source_key(grouping, source_keys)
+            source_keys.append(self.grouped[name])
+            keys[name] = [ArrangementKey(name, grouping.order), *keys.get(name, [])]
+        plans: tuple[Mapping[str, FirstRowsPlan | ComputedGroupsPlan], ...]
+        plans = planned.first_rows, planned.computed_groups
+        for name, plan in (item for plans_of_kind in plans for item in plans_of_kind.items()):
+            keys.setdefault(plan.source.relation, []).append(plan.source)
+            keys[name] = [ArrangementKey(name, plan.head), *keys.get(name, [])]
+        return keys
+
+    def _index(
+        self,
+        name: str,
+        keys: Sequence[ArrangementKey],
+        arrange: Callable[[ArrangementKey], Arrangement] | None = None,
+    ) -> RelationIndex:
+        execution, width = self.execution, self.planned.shapes[name].width
+        return RelationIndex(name, width, keys, execution.backend, self.policy, execution.threads, arrange)
+
+    def add_relations(self, inputs: Iterable[str], keep: Iterable[str]) -> None:
+        """Add the indices of all relations that are stored."""
+        execution, keys = self.execution, self._keys(inputs)
+        backend, threads, policy = execution.backend, execution.threads, self.policy
+        arrange = None
+        if execution.single_tick:
+            arrange = partial(UnsortedArrangement, backend=backend, weighted=execution.weighted)
+        for name in dict.fromkeys([*keys, *keep, *self.loop_of]):
+            width, own_keys, ranked = self.planned.shapes[name].width, keys.get(name, []), self.ranked.get(name, [])
+            if name not in self.loop_of:
+                self.relations[name] = self._index(name, own_keys, arrange)
+            elif name in self.best:
+                order = self.loop_of[name].order(name)
+                self.relations[name] = self._index(name, own_keys)
+                self.histories[name] = RankedIndex(name, width, ranked, (), (), backend, policy, threads, order)
+            else:
+                shared_keys = self.to_loops.get(name, ())
+                index = RankedIndex(name, width, ranked, own_keys, shared_keys, backend, policy, threads)
+                self.relations[name] = index
+
+    def add_head(self, name: str) -> None:
+        """Add the operator of a head, or those of its whole recursion."""
+        planned, execution, relations = self.planned, self.execution, self.relations
+        width = planned.shapes[name].width
+        if name in self.loop_of:
+            if name not in self.heads:
+                self._add_loop(self.loop_of[name])
+        elif name in planned.groupings:
+            grouping = planned.groupings[name]
+            totals = self._index(name, [ArrangementKey(name, grouping.order)]) if grouping.has_totals else None
+            source = relations[grouping.source.relation].read(self.grouped[name])
+            self.heads[name] = GroupingHead(name, width, grouping, source, totals, relations[name], execution)
+        elif name in planned.first_rows:
+            first = planned.first_rows[name]
+            window = self._index(name, [ArrangementKey(name, first.head)])
             source = relations[first.source.relation].read(first.source)
-            heads[name] = FirstRowsHead(name, width, first, source, window, relations[name], execution)
-            continue
-        if name in planned.computed_groups:
-            groups, width = planned.computed_groups[name], planned.shapes[name].width
+            self.heads[name] = FirstRowsHead(name, width, first, source, window, relations[name], execution)
+        elif name in planned.computed_groups:
+            groups = planned.computed_groups[name]
             source = relations[groups.source.relation].read(groups.source)
-            heads[name] = ComputedGroupsHead(name, width, groups, source, relations[name], execution)
-            continue
+            self.heads[name] = ComputedGroupsHead(name, width, groups, source, relations[name], execution)
+        else:
+            self._add_joins(name, width)
+
+    def _add_loop(self, loop: LoopPlan) -> None:
+        execution, seen = self.execution, dict(self.relations)
+        for outer in dict.fromkeys(key.relation for key in loop.keys):
+            is_outside = outer not in loop.widths and (outer not in self.loop_of or outer in self.best)
+            if not (is_outside and execution.weighted):
+                continue
+            name = f"{outer}#set"
+            if name not in self.heads:
+                self.heads[name] = PositiveHead(name, self.relations[outer], self._index(outer, self.to_loops[outer]))
+            (seen[outer],) = self.heads[name].state
+        self.heads.update({head.name: head for head in lower_loop(loop, seen, self.histories, execution)})
+
+    def _add_joins(self, name: str, width: int) -> None:
+        planned, execution, relations = self.planned, self.execution, self.relations
         joins: list[IncrementalGenericJoin] = []
         for query in planned.queries[name]:
             arrangements = {key: relations[key.relation].read(key) for key in query.keys}
             if query.shared_variables:
-                shared = common.setdefault((query.paths, query.shared_variables), CommonJoin())
+                shared = self.common.setdefault((query.paths, query.shared_variables), CommonJoin())
                 joins.append(SharedJoin(query, arrangements, execution, common=shared))
             else:
                 joins.append(IncrementalGenericJoin(query, arrangements, execution))
             if query.continuations:
-                if beginnings is None:
-                    beginnings = CommonPrefixes(
-                        execution, lambda key: relations[key.relation].read(key), frozenset(outputs)
+                if self.beginnings is None:
+                    self.beginnings = CommonPrefixes(
+                        execution, lambda key: relations[key.relation].read(key), self.outputs
                     )
-                joins[-1].prefix_users = beginnings.users(name, joins[-1])
-        width = planned.shapes[name].width
-        counts = RelationIndex(name, width, (), backend, policy, threads) if name in planned.counted else None
-        if name in added:
-            joined = [relations[relation] for relation in added[name].relations]
-            heads[name] = AuxiliaryHead(name, width, joins, counts, relations[name], execution, inputs=joined)
+                joins[-1].prefix_users = self.beginnings.users(name, joins[-1])
+        counts = self._index(name, ()) if name in planned.counted else None
+        if name in self.auxiliaries:
+            joined = [relations[relation] for relation in self.auxiliaries[name].relations]
+            head: Head = AuxiliaryHead(name, width, joins, counts, relations[name], execution, inputs=joined)
         else:
-            heads[name] = Head(name, width, joins, counts, relations.get(name), execution, name in outputs)
-        if beginnings is not None and heads[name].state:
-            beginnings.stored.add(name)
-    sources = {name: relations[name] for name in inputs}
-    return Circuit(
-        sources, heads, execution, frozenset(outputs), {}, tuple(common.values()), beginnings, _demands(rules, heads)
-    )
+            head = Head(name, width, joins, counts, relations.get(name), execution, name in self.outputs)
+        self.heads[name] = head
+        if self.beginnings is not None and head.state:
+            self.beginnings.stored.add(name)
 
 
 # Plans of aggregating heads, over stored columns.
@@ -662,6 +707,7 @@ def loop_plan(
     cycle: Sequence[str],
     setting: Setting,
     best: Mapping[str, Best],
+    size_limits: Mapping[str, int],
 ) -> LoopPlan:
     """Plan a loop.
 
@@ -677,6 +723,8 @@ def loop_plan(
         Strategy, hints and statistics.
     best
         The heads that keep best values.
+    size_limits
+        Per head, the number of rows at which the loop ends.
     """
     existing = {key for rules_of in bodies.values() for _, query in rules_of for key in query.keys}
     rules = []
@@ -685,7 +733,7 @@ def loop_plan(
             asking = derivation_query(head, body, setting, existing, best.get(head))
             existing.update(asking.paths[0].keys)
             rules.append(LoopRule.from_queries(head, rule_index, query, asking, widths))
-    return LoopPlan(dict(widths), tuple(rules), tuple(cycle), dict(best))
+    return LoopPlan(dict(widths), tuple(rules), tuple(cycle), dict(best), dict(size_limits))
 
 
 def lower_loop(

@@ -7,7 +7,7 @@ import itertools
 import math
 import re
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from difflib import get_close_matches
@@ -67,6 +67,7 @@ from gpu_wcoj.query.souffle import (
     is_arrow,
     with_equivalences,
 )
+from gpu_wcoj.query.stratify import extremes_of, loops_of
 from gpu_wcoj.user_functions import Function
 
 if TYPE_CHECKING:
@@ -239,13 +240,14 @@ class _Reader:
         tagged = [directive for one in declared for directive in one.directives]
         directives = self.directives([*by_kind.get("directive", ()), *by_kind.get("counted", ())], tagged)
         rules, declarations = self.typed(rules, declared, directives)
-        outputs = tuple(dict.fromkeys(one.relation for one in directives if one.kind != "input"))
+        outputs = tuple(dict.fromkeys(one.relation for one in directives if one.kind not in ("input", "limitsize")))
         inputs = [directive for directive in directives if directive.kind == "input"]
         sized = {one.relation for one in directives if one.kind in ("printsize", "test")}
         written = [one for one in directives if one.kind != "input" and (one.parameters or one.relation in sized)]
         program = Rules(rules, declarations, outputs, self.text, directives=(*inputs, *written))
         check(program, source=self.source)
         equivalences = [one.declaration.relation for one in declared if one.is_equivalence]
+        self.check_limits(program, equivalences, used)
         return with_equivalences(program, equivalences) if equivalences else program
 
     def statements(self) -> Iterator[Node]:
@@ -522,11 +524,10 @@ class _Reader:
             else:
                 kind = tokens.pop(0).removeprefix(".")
             if kind == "limitsize":
-                what = (
-                    "'.limitsize' stops a recursion at any rows of that number, which changes cannot keep; bound the "
-                    "recursion by a condition, as in n(x + 1) :- n(x), x < 100"
-                )
-                raise UnsupportedError(self.point(what, _span(node)))
+                n_rows = parameters.get("n", "")
+                if len(parameters) > 1 or not n_rows.isdecimal() or not 0 < len(n_rows.lstrip("0")) <= _INTEGER_DIGITS:
+                    what = "'.limitsize' needs a number of rows above 0 and nothing else, as in .limitsize r(n=100)"
+                    raise SchemaError(self.point(what, _span(node)))
             for token in tokens:
                 directive = Directive(kind, self.relation(token), tuple(parameters.items()), _span(node))
                 earlier = by_relation.setdefault((directive.kind, directive.relation), directive)
@@ -538,6 +539,26 @@ class _Reader:
                 if parameters:
                     by_relation[directive.kind, directive.relation] = directive
         return list(by_relation.values())
+
+    def check_limits(self, program: Rules, equivalences: Collection[str], written: Collection[str]) -> None:
+        """Raise for a limit of a relation that is not recursive, or has other iterations.
+
+        `written` are the relations of the text; others take the place of ranges.
+        """
+        loops = loops_of(program) if program.size_limits else {}
+        for directive in program.directives:
+            if directive.kind == "limitsize":
+                name, what = directive.relation, ""
+                if name not in loops:
+                    what = f"'.limitsize' ends a recursion, and '{name}' is not recursive; leave the line out"
+                elif closed := [one for one in loops[name] if one in equivalences]:
+                    what = f"'.limitsize' cannot end a recursion with '{closed[0]}', which is closed to an equivalence"
+                elif best := [one for one in loops[name] if one in extremes_of(program)]:
+                    what = f"'.limitsize' cannot end a recursion with '{best[0]}', which keeps one value of each group"
+                elif not set(loops[name]).issubset(written):
+                    what = "'.limitsize' cannot end a recursion through range(...), which takes iterations, too"
+                if what:
+                    raise UnsupportedError(self.point(what, directive.span))
 
     def declarations(self, element: Element) -> Iterator[_Declared]:
         """Yield the declaration of each relation of a line."""
@@ -851,11 +872,10 @@ _OPERANDS = _TERMS | {"MINUS", "_LPAR", "_RPAR", "_RBRACE", "_NOT"}
 _MAX_TEXT_LENGTH = 40
 """Longest token shown in a message, in characters."""
 _FILE_NAME = re.compile(r"[^\n(),]+\.(?:dl|sql|motif|edn)", re.IGNORECASE)
-_SQL_BEGINS = ("SELECT", "WITH", "CREATE", "FROM")
-_SQL_STATEMENTS = {
-    "PIVOT", "UNPIVOT", "VALUES", "TABLE", "INSERT", "UPDATE", "DELETE", "MERGE", "ALTER", "DROP", "EXPLAIN",
-    "DESCRIBE", "SHOW", "SUMMARIZE",
-}  # fmt: skip
+_SQL_BEGINS = (
+    "SELECT", "WITH", "CREATE", "FROM", "PIVOT", "UNPIVOT", "VALUES", "INSERT", "UPDATE", "DELETE", "EXPLAIN",
+    "DESCRIBE", "SUMMARIZE",
+)  # fmt: skip
 _MIN_SIMILARITY = 0.75
 """Least similarity of a first word to an SQL keyword for the hint about SQL, as a ratio of `difflib`."""
 _TWO_WORDS = re.compile(r"(?:\s|/\*.*?\*/)*([A-Za-z]+)\s+[\w*\"']", re.DOTALL)
@@ -945,7 +965,7 @@ def _is_like_sql(text: str) -> bool:
     """Return whether the first of two leading words resembles an SQL keyword."""
     words = _TWO_WORDS.match(text)
     first = "" if words is None else words[1].upper()
-    return first in _SQL_STATEMENTS or bool(get_close_matches(first, _SQL_BEGINS, n=1, cutoff=_MIN_SIMILARITY))
+    return bool(get_close_matches(first, _SQL_BEGINS, n=1, cutoff=_MIN_SIMILARITY))
 
 
 def _stopped(parser: Lark, text: str) -> _Place:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -392,6 +392,26 @@ def desugar(rules: Rules) -> Rules:
     return _Core(rules).lower_all(named)
 
 
+def check_limits(core: Rules, loops: Mapping[str, Collection[str]]) -> None:
+    """Raise if a recursion with a limit of size has helpers, which add to its iterations.
+
+    Parameters
+    ----------
+    loops
+        The recursions of the program as it is written.
+    """
+    loops_now = loops_of(core)
+    for limit in core.limits:
+        if helpers := set(loops_now[limit.relation]).difference(loops[limit.relation]):
+            stem = min(helpers).split("#")[0]
+            raise UnsupportedError.unsupported(
+                f"'{limit}'",
+                f"the recursion of '{limit.relation}' needs a relation of its own for '{stem}'",
+                "Move the aggregate or range into a relation outside of the recursion, or bound the recursion by a "
+                "condition such as x < 100.",
+            )
+
+
 def _is_plain(rule: Rule) -> bool:
     """Return whether a rule is already in core form."""
     parts: list[Expression] = [*rule.head.terms]
@@ -446,16 +466,19 @@ class _Core:
                 facts.append(Facts(f"{name}#facts", rows))
         if any(atom.relation == UNIT for rule in self.rules for atom in rule.atoms):
             facts.append(Facts(UNIT, ((0,),)))
-        return replace(
+        core = replace(
             self.source,
             rules=tuple(self.rules),
             declarations=(*self.source.declarations, *self.declarations(named, facts)),
             written=self.source,
             groupings=tuple(self.groupings),
             extremes=tuple(self.extremes.values()),
-            directives=(),
+            directives=self.source.limits,
             facts=tuple(facts),
         )
+        if core.limits:
+            check_limits(core, self.loops)
+        return core
 
     def declarations(self, named: Sequence[str], facts: Sequence[Facts]) -> Iterator[Declaration]:
         """Yield the declarations of the helper inputs, copied from their relations."""

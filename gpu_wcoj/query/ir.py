@@ -585,7 +585,8 @@ class Directive:
     Attributes
     ----------
     kind
-        ``input``, ``output``, ``printsize``, or ``test``, whose parameter is the expected ``count``.
+        ``input``, ``output``, ``printsize``, ``test``, whose parameter is the expected ``count``, or ``limitsize``,
+        whose parameter ``n`` is the number of rows at which a recursion ends.
     parameters
         Names and values, in order. In the text, values other than names and numbers are quoted.
     """
@@ -823,15 +824,25 @@ class Rules:
     written: Rules | None = field(default=None, compare=False, repr=False)
 
     def __str__(self) -> str:
-        inputs = [directive for directive in self.directives if directive.kind == "input"]
+        inputs = [directive for directive in self.directives if directive.kind in ("input", "limitsize")]
         written: dict[str, list[Directive]] = {}
         for directive in self.directives:
-            if directive.kind != "input":
+            if directive not in inputs:
                 written.setdefault(directive.relation, []).append(directive)
         outputs = [line for name in self.outputs for line in written.get(name) or [Directive("output", name)]]
         facts = [Rule(Atom(fact.relation, tuple(map(Constant, row))), ()) for fact in self.facts for row in fact.rows]
         core = (*self.groupings, *self.extremes, *self.first_rows, *self.computed_groups)
         return "\n".join(map(str, (*self.declarations, *inputs, *facts, *self.rules, *core, *outputs)))
+
+    @property
+    def limits(self) -> tuple[Directive, ...]:
+        """The lines that end recursions, which are part of what the program means."""
+        return tuple(directive for directive in self.directives if directive.kind == "limitsize")
+
+    @property
+    def size_limits(self) -> dict[str, int]:
+        """Per relation with a limit, the number of rows at which its recursion ends."""
+        return {limit.relation: int(dict(limit.parameters)["n"]) for limit in self.limits}
 
     @property
     def helpers(self) -> tuple[Grouping | FirstRows | ComputedGroups, ...]:
@@ -941,7 +952,8 @@ class Rules:
         """
         program = added.renamed(_Union(self, added, prefix).names)
         declared = {declaration.relation for declaration in self.declarations}
-        directives = [one for one in program.directives if one.kind == "input" and one not in self.directives]
+        kinds = ("input", "limitsize")
+        directives = [one for one in program.directives if one.kind in kinds and one not in self.directives]
         return Rules(
             tuple(dict.fromkeys([*self.rules, *program.rules])),
             (*self.declarations, *(one for one in program.declarations if one.relation not in declared)),
@@ -977,7 +989,9 @@ class Rules:
             declarations=tuple(one for one in self.declarations if one.relation not in dropped),
             outputs=tuple(outputs),
             text="",
-            directives=tuple(one for one in self.directives if one.kind == "input" and one.relation not in dropped),
+            directives=tuple(
+                one for one in self.directives if one.kind in ("input", "limitsize") and one.relation not in dropped
+            ),
             first_rows=tuple(first for first in self.first_rows if first.relation in needed),
             computed_groups=tuple(groups for groups in self.computed_groups if groups.relation in needed),
         )

@@ -20,11 +20,19 @@ BAGS: Final[frozenset[Language]] = frozenset({"sql"})
 
 _BLANK = re.compile(r"(?:[\s\ufeff]+|/\*.*?\*/)*", re.DOTALL)
 _SQL_WORD = re.compile(r"(?:select|with|create|from)(?!\w)", re.IGNORECASE)
+_STATEMENT = re.compile(
+    r"(?:pivot|pivot_wider|pivot_longer|unpivot|values|table|describe|desc|summarize|show|explain|insert|update|delete|"
+    r"merge|drop|alter|truncate|attach|detach|copy|export|import|use|set|reset|pragma|call|prepare|execute|deallocate|"
+    r"install|load|begin|start|commit|rollback|abort|end|analyze|vacuum|checkpoint|comment|grant|revoke|refresh)(?!\w)",
+    re.IGNORECASE,
+)
+"""First words of other statements of SQL; in Datalog they are names, which parentheses follow."""
 _CALLED = re.compile(r"\s*\(")
 _PARENTHESES = re.compile(r"[()]|\"[^\"\n]*\"|'[^'\n]*'")
 _BEHIND = re.compile(r"\s*(?::-|\.)")
+_BEHIND_HEAD = re.compile(r"\s*(?::-|\.|,\s*[^\W\d][\w.]*\s*\()")
 _VERTEX = re.compile(r"!?\s*\(\s*\w*\s*\)")
-_SQL_IN_PARENTHESES = re.compile(r"(?:\(\s*)+(?:select|with|from)(?!\w)", re.IGNORECASE)
+_SQL_IN_PARENTHESES = re.compile(r"(?:\(\s*)+(?:select|with|from|values|pivot|unpivot|table)(?!\w)", re.IGNORECASE)
 
 
 def check_language(name: str) -> Language:
@@ -57,6 +65,7 @@ def language_of(text: str) -> Language:
 
     ========================================================================  =======
     ``SELECT``, ``WITH``, ``CREATE``, ``FROM``, ``(SELECT``, ``--``           SQL
+    another statement of SQL, as ``PIVOT t`` and ``VALUES (1)``               SQL
     ``(name)``, ``()``, ``!(name)``                                           motif
     ``{``, ``[``, ``;``                                                       EDN
     anything else                                                             Datalog
@@ -77,9 +86,11 @@ def language_of(text: str) -> Language:
     start = _BLANK.match(text)
     offset = 0 if start is None else start.end()
     if word := _SQL_WORD.match(text, offset):
-        if not _may_be_atom(text, word.end()):
+        if not _is_atom(text, word.end(), _BEHIND):
             return "sql"
         raise _ambiguous(text, offset, len(word[0]), "may be SQL, or a relation in Datalog", ("sql", "datalog"))
+    if (word := _STATEMENT.match(text, offset)) and not _is_head(text, word.end()):
+        return "sql"
     if text.startswith("--", offset):
         return "sql"
     if text.startswith(("{", "[", ";"), offset):
@@ -93,15 +104,20 @@ def language_of(text: str) -> Language:
     return "datalog"
 
 
-def _may_be_atom(text: str, offset: int) -> bool:
-    """Return whether parentheses follow, and after them ``:-`` or a full stop, as after an atom."""
+def _is_head(text: str, offset: int) -> bool:
+    """Return whether what follows makes a name a head in Datalog, or a part of its name."""
+    return text.startswith(".", offset) or _is_atom(text, offset, _BEHIND_HEAD)
+
+
+def _is_atom(text: str, offset: int, behind: re.Pattern[str]) -> bool:
+    """Return whether parentheses follow, and after them what follows an atom."""
     if _CALLED.match(text, offset) is None:
         return False
     depth = 0
     for part in _PARENTHESES.finditer(text, offset):
         depth += {"(": 1, ")": -1}.get(part[0], 0)
         if depth == 0:
-            return _BEHIND.match(text, part.end()) is not None
+            return behind.match(text, part.end()) is not None
     return False
 
 

@@ -119,7 +119,9 @@ def push_down(rules: Rules, complete: Collection[str], *, is_bag: bool = False, 
     """
     if rules.demands or all(name in complete for name in rules.heads):
         return Pushed(rules)
-    return _Pushing(rules, frozenset(complete), is_bag, is_single).run()
+    loops = loops_of(rules) if rules.limits else {}
+    counted = {name for limit in rules.limits for name in loops[limit.relation]}  # other rows end at other iterations
+    return _Pushing(rules, counted.union(complete), is_bag, is_single).run()
 
 
 @dataclass(frozen=True)
@@ -189,7 +191,7 @@ class _Draft:
 class _Pushing:
     """Push-down of one program."""
 
-    def __init__(self, rules: Rules, complete: frozenset[str], is_bag: bool, is_single: bool) -> None:
+    def __init__(self, rules: Rules, complete: Collection[str], is_bag: bool, is_single: bool) -> None:
         self.source = rules
         self.complete = complete
         self.is_bag = is_bag

@@ -12,7 +12,7 @@ import logging
 import os
 import threading
 import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from os import PathLike
@@ -25,6 +25,8 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 from gpu_wcoj.checkpoint import Checkpoint, CheckpointOptions, Manifest
 from gpu_wcoj.engine.options import ProgramOptions
 from gpu_wcoj.errors import BatchMismatchError, CheckpointError, CheckpointMismatchError, GpuWcojError, UsageError
+from gpu_wcoj.explain.render import Format
+from gpu_wcoj.maintained import SeveralAnswers
 from gpu_wcoj.program import Program
 from gpu_wcoj.spark.cluster.read import restore_program
 from gpu_wcoj.spark.files import collect_table
@@ -138,7 +140,7 @@ _running: WeakValueDictionary[Path, RunningView] = WeakValueDictionary()
 """The view of this process that last opened each checkpoint."""
 
 
-class RunningView(ABC):
+class RunningView(SeveralAnswers):
     """A program that Spark keeps up to date; made by `gpu_wcoj.spark.maintain`.
 
     Attributes
@@ -168,16 +170,16 @@ class RunningView(ABC):
         """The program with its state after the last committed batch."""
 
     @abstractmethod
-    def count(self, name: str) -> int:
-        """Return the number of rows of a relation; in bag semantics the sum of their weights."""
-
-    @abstractmethod
     def relation(self, name: str) -> ZSet:
         """Return all rows of a relation of the program."""
 
-    @abstractmethod
-    def explain(self) -> str:
-        """Return the layout and the plan of the program, and the reason, as text."""
+    def _relation(self, name: str) -> ZSet:
+        return self.relation(name)
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """The names of the answers."""
+        return self.program.outputs
 
     @property
     @abstractmethod
@@ -204,6 +206,17 @@ class RunningView(ABC):
     @abstractmethod
     def _process_batch(self, frame: DataFrame, batch: int) -> None:
         """Process one batch unless it is committed already."""
+
+    @property
+    def is_closed(self) -> bool:
+        """True unless the checkpoint is open."""
+        return not self._is_open
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__} on '{self.checkpoint_path}'{', closed' if self.is_closed else ''}"
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
 
     @property
     def query(self) -> StreamingQuery | None:
@@ -494,7 +507,7 @@ class View(RunningView):
             )
         return self._program
 
-    def count(self, name: str) -> int:
+    def _count(self, name: str) -> int:
         """Return the number of rows of a relation.
 
         If a batch is running, the call waits for it.
@@ -510,10 +523,18 @@ class View(RunningView):
         with self._batch:
             return self.program.relation(name)
 
-    def explain(self) -> str:
-        """Return the plan of the program, and the reason for running it in this process."""
+    def explain(
+        self,
+        *,
+        analyze: bool = False,
+        bounds: bool = False,
+        statistics: str | PathLike[str] | None = None,
+        format: Format = "text",  # noqa: A002  # as in Program.explain
+    ) -> str:
+        """Return the plan of the program; as text, with the reason for running it in this process."""
         program = self._make() if self._program is None else self._program
-        return f"layout one, in the driver: {self._reason}\n{program.explain()}"
+        plan = program.explain(analyze=analyze, bounds=bounds, statistics=statistics, format=format)
+        return f"layout one, in the driver: {self._reason}\n{plan}" if format == "text" else plan
 
     def load(self, *, takeover: bool = False) -> Program:
         """Open the checkpoint, and load the tables if it is new; `start` does this first.

@@ -12,13 +12,13 @@ import numpy as np
 from gpu_wcoj.backend import Backend, cpu_backend
 from gpu_wcoj.data.column import Column, Dictionary, on_host, without_zero_signs
 from gpu_wcoj.data.schema import DataType
-from gpu_wcoj.errors import ArityError, ColumnError, SchemaError, TypeMismatchError, WeightOverflowError
+from gpu_wcoj.errors import ColumnError, SchemaError, TypeMismatchError, WeightOverflowError
 from gpu_wcoj.join.prefixes import multiply_exactly
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.zset import zset as algebra
 from gpu_wcoj.zset import zset as device
 from gpu_wcoj.zset.arrays import BoolArray, numbers, positions
-from gpu_wcoj.zset.zset import ZSet
+from gpu_wcoj.zset.zset import ZSet, check_arity
 
 _LOWEST = -(2**63)
 """The smallest value of int64."""
@@ -255,17 +255,6 @@ def common_type(kinds: Sequence[DataType], what: str) -> DataType:
         return reduce(DataType.common, kinds)
     except TypeMismatchError as error:
         raise TypeMismatchError(f"{what}: {error}") from None
-
-
-def check_arity(left: Sequence[str], right: Sequence[str]) -> None:
-    """Raise if Z-sets that are to be added differ in their number of columns."""
-    if len(left) != len(right):
-        raise ArityError.mismatch(
-            "the right Z-set",
-            "has the wrong number of columns",
-            f"{len(right)} ({', '.join(right)})",
-            f"{len(left)} ({', '.join(left)})",
-        )
 
 
 def place_of(names: Sequence[str], column: str | int, what: str = "<stream>") -> int:

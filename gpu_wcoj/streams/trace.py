@@ -11,12 +11,13 @@ import numpy as np
 from gpu_wcoj.data.column import Column
 from gpu_wcoj.data.schema import DataType
 from gpu_wcoj.errors import NegativeWeightError, UsageError, WeightOverflowError
+from gpu_wcoj.join.prefixes import weights_of_rows
 from gpu_wcoj.kernels.protocol import Int64Array
-from gpu_wcoj.streams.device_context import NOTHING, Place, check_arity, common_type, is_nothing, place_of, places_of
+from gpu_wcoj.streams.device_context import NOTHING, Place, common_type, is_nothing, place_of, places_of
 from gpu_wcoj.trace.spine import Spine
-from gpu_wcoj.zset.arrays import BoolArray, positions
+from gpu_wcoj.zset.arrays import BoolArray, positions, stacked
 from gpu_wcoj.zset.index import IndexedZSet
-from gpu_wcoj.zset.zset import ZSet
+from gpu_wcoj.zset.zset import ZSet, check_arity
 
 # Storage layout of traces: the order of columns and the levels of the tries.
 
@@ -353,13 +354,8 @@ class Trace:
         mask, levels = self.layout.probe([rows.columns[position] for position in self.layout.order], self.place, True)
         if not rows.columns:
             levels = [xp.zeros(len(rows), np.int64)]
-        for batch in self.spine.batches:
-            position = batch.locate(levels)
-            present = position >= 0
-            if batch.weights is None:
-                total = total + present.astype(np.int64)
-            else:
-                total = total + xp.where(present, batch.weights[xp.maximum(position, 0)], 0)
+        backend = self.place.backend
+        total = weights_of_rows(self.spine.batches, range(len(levels)), stacked(backend, levels), backend)
         return total if mask is None else xp.where(mask, total, 0)
 
 

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from os import PathLike
 from typing import Any, Final, Self, TypeVar
 
-from gpu_wcoj.arrow.indexed_table import distinct_values, kinds_of
+from gpu_wcoj.arrow.indexed_table import distinct_values, kinds_of, nulls
 from gpu_wcoj.arrow.table import is_of_spark
 from gpu_wcoj.engine.ingest import Incoming, read_change
 from gpu_wcoj.engine.options import STORED_OPTIONS, ProgramOptions, validate_flag
-from gpu_wcoj.errors import SchemaError, UsageError, entry_point, listed, nearest
-from gpu_wcoj.locks import NotCopied, StateLock
+from gpu_wcoj.errors import CheckpointError, SchemaError, UsageError, entry_point, listed, nearest
+from gpu_wcoj.locks import ClosedLock, StateLock
 from gpu_wcoj.prepared_query import tables_of_caller
 from gpu_wcoj.program import Program
-from gpu_wcoj.query.ir import Rules
+from gpu_wcoj.query.ir import Atom, Declaration, Directive, Rule, Rules, Variable
 from gpu_wcoj.query.motif.compile import ROW, CompiledMotif, Graph, Semantics, compile_motif
 from gpu_wcoj.query.motif.parse import Motif, parse
 from gpu_wcoj.result import Result
@@ -28,6 +29,8 @@ from gpu_wcoj.views.matches import (
     match_columns,
     with_keys,
 )
+from gpu_wcoj.views.subscribers import Subscribable, deliver
+from gpu_wcoj.zset.zset import ZSet
 
 T = TypeVar("T")
 
@@ -67,7 +70,7 @@ _REFUSED: Final = (*STORED_OPTIONS, "functions")
 
 
 @entry_point
-class Matcher(NotCopied):
+class Matcher(Subscribable):
     """Matches of a motif in a changing graph.
 
     Parameters
@@ -85,8 +88,6 @@ class Matcher(NotCopied):
         The options for its matches.
     compiled
         The compiled motif.
-    program
-        The program that runs its rules.
 
     Examples
     --------
@@ -166,8 +167,10 @@ class Matcher(NotCopied):
             graph=self._graph,
         )
         self._is_kept = is_kept
-        self.program = Program.from_options(self.compiled.rules, replace(options, bag=True, single_tick=not is_kept))
+        self._program = Program.from_options(self.compiled.rules, replace(options, bag=True, single_tick=not is_kept))
         self._turns = StateLock("the matcher")
+        self._archive: Program | None = None  # the tables as they were stored last
+        self.listeners = []
         needed = self._needed()
         self._edges = Table.from_data("edges", edges, (src, dst), needed["edges"])
         self._vertices = None
@@ -188,6 +191,18 @@ class Matcher(NotCopied):
         if is_kept:
             self.program.load(self._first)
             self._first = {}
+
+    @property
+    def program(self) -> Program:
+        """The program that runs the rules of the motif."""
+        if self.is_closed:
+            raise UsageError.wrong_state("this call", "the matcher is closed", "Make another one.")
+        return self._program
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """The name of the answer."""
+        return ("matches",)
 
     @property
     def rules(self) -> Rules:
@@ -231,28 +246,25 @@ class Matcher(NotCopied):
 
     def matches(self) -> Result:
         """Return all present matches."""
-        return Result(self._present(), self._session)
+        return Result(self._turns.run("reading the matches", self._matches), self._session)
 
-    def matches_as_change(self) -> MatchChange:
-        """Return all present matches as the change from no matches."""
-        return MatchChange(self._present(), self._session)
+    def _matches(self) -> MatchRows:
+        results = [(part, self.program.relation(part.relation)) for part in self.compiled.parts]
+        return MatchRows(self._columns, results, self._lookup())
 
-    def _present(self) -> MatchRows:
-        def read() -> MatchRows:
-            results = [(part, self.program.relation(part.relation)) for part in self.compiled.parts]
-            return MatchRows(self._columns, results, self._lookup())
-
-        return self._turns.run("reading the matches", read)
-
-    def count(self) -> int:
-        """Return the number of matches without listing them."""
+    def count(self, name: str | None = None) -> int:
+        """Return the number of matches, without listing them, or of the rows of the relation `name`."""
+        if name is not None:
+            return self.program.count(name)
         parts = self.compiled.parts
         return self._turns.run("counting the matches", lambda: sum(self.program.count(part.relation) for part in parts))
 
     def apply(
-        self, changes: Mapping[str, Any] | None = None, /, *, vertices: Any = None, edges: Any = None
+        self, changes: Mapping[str, Any] | None = None, /, *, vertices: Any = None, edges: Any = None, **more: Any
     ) -> MatchChange:
         """Apply a change of the tables; return the change of the matches.
+
+        Subscribers get it, too.
 
         Parameters
         ----------
@@ -262,6 +274,8 @@ class Matcher(NotCopied):
             Rows to insert, or to delete where a column ``weight`` (``_weight``, if the table has a column of that
             name) is below 0. A deletion matches rows by the requested or compared columns; other columns are not
             stored. To change a vertex, delete its old row and insert the new one.
+        more
+            Other names are an error.
 
         Returns
         -------
@@ -272,29 +286,47 @@ class Matcher(NotCopied):
         GpuWcojError
             If the change is invalid, for example if it deletes a missing row. The state is as before then.
         """
-        answers, lookup = self._run_change(changes, vertices, edges, self.program.step)
+        for name in more:
+            raise UsageError.unknown_name("table of a motif", name, ("vertices", "edges"))
+        vertices, edges = _table_changes(changes, vertices, edges)
+        return self._turns.run("taking a tick", lambda: self._apply(vertices, edges))
+
+    def _apply(self, vertices: Any, edges: Any) -> MatchChange:
+        answers, lookup = self._run_change(vertices, edges, self.program.step)
         results = [(part, answers[part.relation]) for part in self.compiled.parts]
-        return MatchChange(MatchRows(self._columns, results, lookup), self._session)
+        change = MatchChange(MatchRows(self._columns, results, lookup), self._session)
+        if self.listeners and len(change):
+            deliver([(self.listeners, change)])
+        return change
 
     def apply_counted(
         self, changes: Mapping[str, Any] | None = None, /, *, vertices: Any = None, edges: Any = None
     ) -> int:
         """Apply a change as `apply` does; return only the net change of the number of matches."""
-        counts, _ = self._run_change(changes, vertices, edges, self.program.step_counts)
-        return sum(counts[part.relation].net for part in self.compiled.parts)
+        vertices, edges = _table_changes(changes, vertices, edges)
+
+        def counted() -> int:
+            if self.listeners:
+                return self._apply(vertices, edges).net
+            counts, _ = self._run_change(vertices, edges, self.program.step_counts)
+            return sum(counts[part.relation].net for part in self.compiled.parts)
+
+        return self._turns.run("taking a tick", counted)
 
     def load(self, changes: Mapping[str, Any] | None = None, /, *, vertices: Any = None, edges: Any = None) -> None:
-        """Apply a change as `apply` does, without computing the change of the matches."""
-        self._run_change(changes, vertices, edges, self.program.load)
-
-    def _run_change(
-        self, changes: object, vertices: Any, edges: Any, run: Callable[[Mapping[str, Any]], T]
-    ) -> tuple[T, Lookup]:
-        """Run a change; return the program's answers and the rows before and after."""
+        """Apply a change as `apply` does; only subscribers need the change of the matches."""
         vertices, edges = _table_changes(changes, vertices, edges)
-        return self._turns.run("taking a tick", lambda: self._run_change_locked(vertices, edges, run))
 
-    def _run_change_locked(self, vertices: Any, edges: Any, run: Callable[[Mapping[str, Any]], T]) -> tuple[T, Lookup]:
+        def load() -> None:
+            if self.listeners:
+                self._apply(vertices, edges)
+            else:
+                self._run_change(vertices, edges, self.program.load)
+
+        self._turns.run("taking a tick", load)
+
+    def _run_change(self, vertices: Any, edges: Any, run: Callable[[Mapping[str, Any]], T]) -> tuple[T, Lookup]:
+        """Run a change; return the program's answers and the rows before and after."""
         if vertices is not None and self._vertices is None:
             raise UsageError.wrong_state("a change of vertices", "vertices are the ends of the edges, without a table")
         vertex_change = None if vertices is None or self._vertices is None else self._vertices.apply_change(vertices)
@@ -316,19 +348,113 @@ class Matcher(NotCopied):
         """Apply a change; the same as `apply`."""
         return self.apply(changes)
 
-    def snapshot(self) -> Result:
-        """Return all present matches; the same as `matches`."""
-        return self.matches()
+    def snapshot(self, name: str | None = None) -> Result:
+        """Return all present matches, as `matches` does, or the relation `name`, as a table."""
+        return self.matches() if name is None else Result(self.program.relation(name))
 
-    def explain(self, **options: Any) -> str:
-        """Explain the plan of the rules; see `gpu_wcoj.program.Program.explain`.
+    def checkpoint(self, path: str | PathLike[str]) -> None:
+        """Store the motif and the tables of the graph; see `Program.checkpoint`.
 
-        A column ``_row`` holds the row numbers of a table.
+        Tables have the columns that the motif needs. It takes as long as reading the tables.
+
+        Raises
+        ------
+        UnsupportedTypeError
+            If a stored column is nested.
+        UsageError
+            If ids are of a type that JSON does not have.
         """
-        return self.program.explain(**options)
+
+        def store() -> None:
+            options = {name: getattr(self.motif_options, name) for name in MOTIF_OPTIONS}
+            ids = options["ids"] or {}
+            options["ids"] = {name: distinct_values(values, name).column(0).to_pylist() for name, values in ids.items()}
+            tables = self.stored_rows()
+            names = {name: list(columns) for name, (columns, _) in tables.items()}
+            rows = {name: ZSet.from_arrow(table) for name, (_, table) in tables.items()}
+            archive = self._archive or Program(_archive_rules(rows), bag=True)
+            is_new = archive.last_tick.tick < 0
+            archive.load({name: now if is_new else now.minus(archive.relation(name)) for name, now in rows.items()})
+            motif = {"text": str(self.motif), "options": options, "names": names}
+            archive.checkpoint(path, extra={_MOTIF: motif})
+            self._archive = archive
+
+        self.turns.run("storing the state", store)
+
+    @classmethod
+    def restore(cls, path: str | PathLike[str], **options: Any) -> Self:
+        """Return the matcher of a checkpoint that `checkpoint` has written.
+
+        The matches are computed again.
+
+        Examples
+        --------
+        >>> from tempfile import TemporaryDirectory
+        >>> pairs = Matcher("(a)-[e]->(b)", edges={"src": [1], "dst": [2], "n": [5]}, where="e.n > 4")
+        >>> with TemporaryDirectory() as folder:
+        ...     pairs.checkpoint(folder)
+        ...     again = Matcher.restore(folder)
+        >>> again.count()
+        1
+        """
+        archive = Program.restore(path)
+        if _MOTIF not in archive.stored_beside:
+            raise CheckpointError.with_parts(
+                f"the checkpoint '{path}' was not stored by a view of a motif", subject=str(path),
+                remedy="Restore it as what it is: gpu_wcoj.Connection.restore, or Program.restore.",
+            )  # fmt: skip
+        stored = archive.stored_beside[_MOTIF]
+        tables = {}
+        for name, columns in stored["names"].items():
+            rows = Result(archive.relation(name)).to_arrow()
+            for column in columns:
+                if column not in rows.column_names:
+                    rows = rows.append_column(column, nulls(len(rows)))
+            tables[name] = rows.select(columns)
+        motif_options = MotifOptions(**stored["options"])
+        program_options = ProgramOptions.for_restore(options)
+        tables_of_graph = tables.get("vertices"), tables["edges"]
+        made = cls.from_options(stored["text"], tables_of_graph, motif_options, program_options)
+        made._archive = archive
+        return made
+
+    @property
+    def turns(self) -> StateLock:
+        """The lock of the ticks and of what they pass on."""
+        return self._turns
+
+    @property
+    def is_closed(self) -> bool:
+        """True after `close`."""
+        return isinstance(self._turns, ClosedLock)
+
+    def close(self) -> None:
+        """Drop the matches and the subscriptions, and free their memory; it may be closed twice."""
+        self._turns = ClosedLock(self._turns.what, "Make another one.")
+        self._program.close()
+        self.listeners.clear()
+        self._archive = None
+
+    def _present(self) -> MatchChange:
+        return MatchChange(self._matches(), self._session)
 
     def _lookup(self) -> Lookup:
         return Lookup(self._graph, None if self._vertices is None else self._vertices.contents, self._edges.contents)
+
+
+def _archive_rules(tables: Mapping[str, ZSet]) -> Rules:
+    """Return rules over tables that are only stored."""
+    first, *_ = tables
+    terms = tuple(Variable(f"_#{position}" if position else "key") for position in range(len(tables[first].names)))
+    declarations = (Declaration(name, table.names, (None,) * len(table.names)) for name, table in tables.items())
+    return Rules(
+        (Rule(Atom("keys", terms[:1]), (Atom(first, terms),)),), tuple(declarations),
+        directives=tuple(Directive("input", name) for name in tables),
+    )  # fmt: skip
+
+
+_MOTIF: Final = "motif"
+"""The key of the description of a motif in a checkpoint."""
 
 
 def refuse_options(names: Iterable[str]) -> None:

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
-from html import escape
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Literal, Self, overload
+from typing import Any, Literal, Self, overload
 
-from gpu_wcoj.arrow.indexed_table import distinct_values, nulls
 from gpu_wcoj.arrow.table import columns_by_name
 from gpu_wcoj.backend import BackendName
+from gpu_wcoj.data.rows import merge_relations
 from gpu_wcoj.data.schema import DataType
 from gpu_wcoj.engine.options import ProgramOptions, validate_flag, validate_functions
-from gpu_wcoj.engine.replicas import proposed_by
 from gpu_wcoj.errors import CheckpointError, UnknownRelationError, UsageError, entry_point, listed
 from gpu_wcoj.locks import NotCopied, StateLock
-from gpu_wcoj.one_shot import listed_outputs, merge_relations, single_output
+from gpu_wcoj.maintained import SeveralAnswers
+from gpu_wcoj.one_shot import listed_outputs, single_output
 from gpu_wcoj.planner.ir import Strategy
 from gpu_wcoj.prepared_query import LeftOut, QuerySource, column_types, prepare_query
 from gpu_wcoj.program import Program
 from gpu_wcoj.query.check import check
-from gpu_wcoj.query.ir import Atom, Declaration, Directive, Rule, Rules, Variable
+from gpu_wcoj.query.ir import Declaration, Directive, Rules
 from gpu_wcoj.query.languages import Language, check_language, language_of
 from gpu_wcoj.query.stratify import unread
 from gpu_wcoj.result import Result
@@ -30,10 +29,8 @@ from gpu_wcoj.user_functions import Function
 from gpu_wcoj.views.flat_motif import FlatMotif
 from gpu_wcoj.views.matcher import MOTIF_OPTIONS, Matcher, MotifOptions, refuse_options, tables_of
 from gpu_wcoj.views.matches import MatchChange, PackedColumn, PackedMatches
+from gpu_wcoj.views.subscribers import Subscribable, deliver
 from gpu_wcoj.zset.zset import ZSet
-
-if TYPE_CHECKING:
-    from gpu_wcoj.explain.render import Format
 
 
 @overload
@@ -183,7 +180,7 @@ def view(
         if isinstance(relations, Mapping):
             relations, more = None, merge_relations(relations, more)
         validate_flag("scan", scan)
-        return MotifView(_matcher(str(text), relations, more, options, scan))
+        return _motif_view(str(text), relations, more, options, scan)
     program, rows = prepared.start(options)
     if not isinstance(outputs, (list, tuple)):
         single_output(program.outputs)
@@ -192,210 +189,22 @@ def view(
     return connection.register(program.outputs, isinstance(outputs, (list, tuple)), resolved_language == "sql")
 
 
-def _matcher(text: str, graph: Any, more: Mapping[str, Any], options: ProgramOptions, scan: bool) -> Matcher:
-    """Return the matcher of a motif; `more` has its tables and its options."""
+def _motif_view(text: str, graph: Any, more: Mapping[str, Any], options: ProgramOptions, scan: bool) -> MotifView:
+    """Return the view of a motif; `more` has its tables and its options."""
     allowed = ("vertices", "edges", *MOTIF_OPTIONS)
     for name in more:
         if name not in allowed:
             raise UsageError.unknown_name("table or option of a motif", name, allowed)
     tables = tables_of(graph, more.get("vertices"), more.get("edges"), scan)
     motif_options = MotifOptions(**{name: more[name] for name in MOTIF_OPTIONS if name in more})
-    return Matcher.from_options(text, tables, motif_options, options)
-
-
-# Subscribers of views.
-
-
-class Listener:
-    """A subscriber of a view; made by `View.subscribe`.
-
-    Examples
-    --------
-    >>> hops = view("hop(a, c) :- edge(a, b), edge(b, c).", edge=[(1, 2)])
-    >>> changes = []
-    >>> with hops.subscribe(changes.append):
-    ...     _ = hops.apply(edge=[(2, 3)])
-    >>> _ = hops.apply(edge=[(2, 4)])
-    >>> [change.rows() for change in changes]
-    [[((1, 3), 1)]]
-    """
-
-    def __init__(self, listeners: list[Listener], subscriber: Any) -> None:
-        self.listeners = listeners
-        self._deliver: Callable[[Any], Any] = subscriber if callable(subscriber) else subscriber.put
-        listeners.append(self)
-
-    def deliver(self, change: Any) -> None:
-        """Pass a change on to the subscriber."""
-        self._deliver(change)
-
-    def close(self) -> None:
-        """End the subscription; it may be ended twice."""
-        if self in self.listeners:
-            self.listeners.remove(self)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-
-@entry_point
-class _Maintained(NotCopied, ABC):
-    """An answer that is kept up to date: its subscribers, its program, its end."""
-
-    def __init__(self) -> None:
-        self.listeners: list[Listener] = []
-
-    @property
-    @abstractmethod
-    def program(self) -> Program:
-        """The program that computes the answer."""
-
-    def __repr__(self) -> str:
-        if self.is_closed:
-            return f"{type(self).__name__}, closed"
-        return f"{type(self).__name__} of {self.program!r}, after {self.program.last_tick.tick + 1} ticks"
-
-    def _repr_html_(self) -> str:
-        return f"<code>{escape(repr(self))}</code>"
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    @property
-    @abstractmethod
-    def is_closed(self) -> bool:
-        """True after `close`."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """Drop the answer and its subscriptions, and free their memory; it may be closed twice."""
-
-    @property
-    def progress(self) -> dict[str, Any]:
-        """The last tick in plain numbers, which `json` can write.
-
-        Keys are ``tick`` (from 0; -1 before the first), ``seconds``, ``rows`` (passed rows by relation), ``ignored``
-        (those that changed nothing), ``changes`` (by output ``inserted``, ``deleted`` and ``net``; in bags ``net``
-        alone), ``values`` (looked at by joins), ``merged_rows``, ``state_bytes``, ``backend`` and ``kernels``.
-        `Program.last_tick` has more.
-        """
-        return progress_of(self.program)
-
-    def explain(
-        self,
-        *,
-        analyze: bool = False,
-        bounds: bool = False,
-        statistics: str | PathLike[str] | None = None,
-        format: Format = "text",  # noqa: A002  # as in Program.explain
-    ) -> str:
-        """Return the plan of the view, and of those that share its state; see `Program.explain`."""
-        return self.program.explain(analyze=analyze, bounds=bounds, statistics=statistics, format=format)
-
-    def subscribe(self, subscriber: Callable[[Any], Any] | Any, *, snapshot: bool = False) -> Listener:
-        """Pass on every change of the answer, in the order of the ticks.
-
-        It gets what `apply` returns, whoever calls that, after the tick; ticks that leave the answer as it was are left
-        out. If a subscriber raises, the tick stands, all others get the change, and `apply` raises that error at the
-        end.
-
-        Parameters
-        ----------
-        subscriber
-            A function of one argument, or an object with a method ``put``, such as `queue.Queue` or
-            `queue.SimpleQueue`.
-        snapshot
-            True to pass on the present answer first, as a change, even if it has no rows.
-
-        Returns
-        -------
-        An object with the method ``close``, which ends the subscription; also as a context.
-
-        Raises
-        ------
-        UsageError
-            If it is neither, or the view is closed.
-
-        Examples
-        --------
-        >>> from queue import SimpleQueue
-        >>> hops, changes = view("hop(a, c) :- edge(a, b), edge(b, c).", edge=[(1, 2)]), SimpleQueue()
-        >>> subscription = hops.subscribe(changes)
-        >>> _ = hops.apply(edge=[(2, 3)])
-        >>> changes.get().rows()
-        [((1, 3), 1)]
-        """
-        if not callable(subscriber) and not callable(getattr(subscriber, "put", None)):
-            raise UsageError.wrong_type(
-                "the subscriber", subscriber, "a function, or an object with a method 'put'",
-                "Pass a function of one argument, or a queue.Queue.",
-            )  # fmt: skip
-        return self.turns.run("subscribing", lambda: self._subscribe(subscriber, snapshot))
-
-    def _subscribe(self, subscriber: Any, snapshot: bool) -> Listener:
-        first = self._present() if snapshot else None
-        listener = Listener(self.listeners, subscriber)
-        if first is not None:
-            listener.deliver(first)
-        return listener
-
-    @property
-    @abstractmethod
-    def turns(self) -> StateLock:
-        """The lock of the ticks and of what they pass on."""
-
-    @abstractmethod
-    def _present(self) -> Any:
-        """Return the present answer as a change."""
-
-
-def deliver(changes: Iterable[tuple[Sequence[Listener], Any]]) -> None:
-    """Pass changes on to their listeners; raise the first error at the end."""
-    errors: list[Exception] = []
-    for listeners, change in changes:
-        for listener in list(listeners):
-            try:
-                listener.deliver(change)
-            except Exception as error:
-                errors.append(error)
-    if errors:
-        errors[0].add_note("A subscriber of the view raised this; the tick was applied.")
-        raise errors[0]
-
-
-def progress_of(program: Program) -> dict[str, Any]:
-    """Return the last tick of a program in plain numbers; see `View.progress`."""
-    report = program.last_tick
-    changes = {}
-    for name in program.outputs:
-        if name in report.changes:
-            counted = report.changes[name]._asdict()
-            changes[name] = {key: int(value) for key, value in counted.items() if value is not None}
-    return {
-        "tick": report.tick,
-        "seconds": report.seconds,
-        "rows": dict(report.rows),
-        "ignored": {name: int(n_rows) for name, n_rows in report.ignored.items()},
-        "changes": changes,
-        "values": int(proposed_by(report.work)),
-        "merged_rows": int(report.merged_rows),
-        "state_bytes": int(program.nbytes),
-        "backend": report.backend,
-        "kernels": report.kernels,
-    }
+    return MotifView.from_options(text, tables, motif_options, options)
 
 
 # Views of one state.
 
 
 @entry_point
-class Connection(NotCopied):
+class Connection(NotCopied, SeveralAnswers):
     """Relations, and views of them that share their state; made by `connect`.
 
     One call of `apply` is one tick of all views: all of them take the change, or none does. Views may be added and
@@ -443,11 +252,16 @@ class Connection(NotCopied):
         views = ", ".join(self._views) or "none"
         return f"Connection; views: {views}; relations: {', '.join(self.relations) or 'none'}"
 
-    def __enter__(self) -> Self:
-        return self
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """The names of the answers of all views."""
+        self._check_open("reading the answers")
+        return tuple(output for view in self._views.values() for output in view.outputs)
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    @property
+    def is_closed(self) -> bool:
+        """True after `close`."""
+        return self._is_closed
 
     @property
     def program(self) -> Program:
@@ -460,11 +274,14 @@ class Connection(NotCopied):
         UsageError
             If the connection is closed, or has no view.
         """
-        if self._is_closed:
-            raise UsageError.wrong_state("this call", "the connection is closed", "Call gpu_wcoj.connect again.")
+        self._check_open("this call")
         if self._program is None:
             raise UsageError.wrong_state("this call", "the connection has no view", "Call its method view first.")
         return self._program
+
+    def _check_open(self, doing: str) -> None:
+        if self._is_closed:
+            raise UsageError.wrong_state(doing, "the connection is closed", "Call gpu_wcoj.connect again.")
 
     @property
     def views(self) -> dict[str, View | MultiView]:
@@ -475,11 +292,6 @@ class Connection(NotCopied):
     def relations(self) -> list[str]:
         """The relations that take rows."""
         return [*self._tables, *(() if self._program is None else self._program.inputs)]
-
-    @property
-    def progress(self) -> dict[str, Any]:
-        """The last tick in plain numbers; see `View.progress`."""
-        return progress_of(self.program)
 
     @overload
     def view(
@@ -609,8 +421,7 @@ class Connection(NotCopied):
         self, source: QuerySource, new_tables: Mapping[str, Any], name: str | None, outputs: Sequence[str] | None
     ) -> tuple[Program, tuple[str, ...]]:
         """Return the program with one more view, and the view's outputs."""
-        if self._is_closed:
-            raise UsageError.wrong_state("adding a view", "the connection is closed", "Call gpu_wcoj.connect again.")
+        self._check_open("adding a view")
         present = self._program
         relations = {*self._tables} if present is None else {*present.inputs, *present.heads}
         for table in new_tables:
@@ -777,25 +588,6 @@ class Connection(NotCopied):
         columns = columns_by_name(rows, f"relation '{name}'")
         return {spelled[column_name]: values for column_name, values in columns.items()}
 
-    def snapshot(self, name: str) -> Result:
-        """Return a relation, or the answer of a view, as a table."""
-        return Result(self.program.relation(name))
-
-    def count(self, name: str) -> int:
-        """Return the number of rows of `snapshot`, without enumerating them if that can be avoided."""
-        return self.program.count(name)
-
-    def explain(
-        self,
-        *,
-        analyze: bool = False,
-        bounds: bool = False,
-        statistics: str | PathLike[str] | None = None,
-        format: Format = "text",  # noqa: A002  # as in Program.explain
-    ) -> str:
-        """Return the plan of all views; see `Program.explain`."""
-        return self.program.explain(analyze=analyze, bounds=bounds, statistics=statistics, format=format)
-
     def checkpoint(self, path: str | PathLike[str]) -> None:
         """Store the relations and all views in a folder for `restore`; see `Program.checkpoint`.
 
@@ -806,7 +598,7 @@ class Connection(NotCopied):
             views = [
                 {"outputs": list(view.outputs), "is_multiple": isinstance(view, MultiView),
                  "ignores_case": view.ignores_case,
-                 "columns": [asdict(one) for one in view.columns] if isinstance(view, SharedMotifView) else None}
+                 "columns": [asdict(one) for one in view.packed] if isinstance(view, SharedMotifView) else None}
                 for view in self._views.values()
             ]  # fmt: skip
             left_out = {name: [list(one.columns), sorted(one.positions)] for name, one in self._left_out.items()}
@@ -875,20 +667,6 @@ ANSWER = "answer"
 """The name of the answer of SQL without ``CREATE VIEW``, and of EDN."""
 
 
-def _archive_rules(tables: Mapping[str, ZSet]) -> Rules:
-    """Return rules over tables that are only stored."""
-    first, *_ = tables
-    terms = tuple(Variable(f"_#{position}" if position else "key") for position in range(len(tables[first].names)))
-    declarations = (Declaration(name, table.names, (None,) * len(table.names)) for name, table in tables.items())
-    return Rules(
-        (Rule(Atom("keys", terms[:1]), (Atom(first, terms),)),), tuple(declarations),
-        directives=tuple(Directive("input", name) for name in tables),
-    )  # fmt: skip
-
-
-_MOTIF = "motif"
-"""The key of the description of a motif in a checkpoint."""
-
 _LEFT_OUT = "left out"
 """The key of the columns that the program of a checkpoint does without."""
 
@@ -953,14 +731,19 @@ def connect(
 
 
 @entry_point
-class _ProgramView(_Maintained):
+class _ProgramView(Subscribable):
     """Outputs of the program of a connection."""
 
     def __init__(self, connection: Connection, outputs: tuple[str, ...], *, ignores_case: bool = False) -> None:
-        super().__init__()
+        self.listeners = []
         self._connection: Connection | None = connection
-        self.outputs = outputs
+        self._outputs = outputs
         self.ignores_case = ignores_case  # for names in calls of methods, which no dialect folds
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """The names of the answers."""
+        return self._outputs
 
     @property
     def name(self) -> str:
@@ -1051,13 +834,7 @@ class _ProgramView(_Maintained):
 
 @entry_point
 class View(_ProgramView):
-    """The answer of a query that is kept up to date; made by `view`.
-
-    Attributes
-    ----------
-    outputs
-        The name of the answer.
-    """
+    """The answer of a query that is kept up to date; made by `view`."""
 
     def apply(self, changes: Mapping[str, Any] | None = None, /, **more: Any) -> ZSet | MatchChange:
         """Apply one tick's changes of relations and return the change of the answer, with weights.
@@ -1083,6 +860,11 @@ class View(_ProgramView):
         [((1, 3), 1)]
         """
         return self.change_among(self.connection.run_tick(merge_relations(changes, more), self.ignores_case))
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of the columns of the answer."""
+        return list(self.program.empty(self.name).names)
 
     def snapshot(self, name: str | None = None) -> Result:
         """Return the answer, or the relation `name`, as a table.
@@ -1128,27 +910,27 @@ class SharedMotifView(View):
 
     def __init__(self, connection: Connection, outputs: tuple[str, ...], columns: Sequence[PackedColumn]) -> None:
         super().__init__(connection, outputs)
-        self.columns = columns
+        self.packed = columns
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of the columns of the matches."""
+        return [column.label for column in self.packed]
 
     def snapshot(self, name: str | None = None) -> Result:
         """Return the matches, or the relation `name`, as a table."""
         if name is not None:
             return super().snapshot(name)
-        return Result(PackedMatches(self.columns, self.program.relation(self.name)))
+        return Result(PackedMatches(self.packed, self.program.relation(self.name)))
 
     def change_among(self, answers: Mapping[str, ZSet]) -> MatchChange:
         """Return the change of the matches."""
-        return MatchChange(PackedMatches(self.columns, answers[self.name]))
+        return MatchChange(PackedMatches(self.packed, answers[self.name]))
 
 
 @entry_point
-class MultiView(_ProgramView):
+class MultiView(_ProgramView, SeveralAnswers):
     """The answers of a program that are kept up to date; made by `view` with a list of outputs.
-
-    Attributes
-    ----------
-    outputs
-        The names of the answers.
 
     Examples
     --------
@@ -1162,14 +944,6 @@ class MultiView(_ProgramView):
     def apply(self, changes: Mapping[str, Any] | None = None, /, **more: Any) -> dict[str, ZSet]:
         """Apply one tick's changes; return the change of each output. See `View.apply`."""
         return self.change_among(self.connection.run_tick(merge_relations(changes, more), self.ignores_case))
-
-    def snapshot(self) -> dict[str, Result]:
-        """Return each output as a table."""
-        return {name: Result(self.program.relation(name)) for name in self.outputs}
-
-    def count(self) -> dict[str, int]:
-        """Return the number of rows of each output."""
-        return {name: self.program.count(name) for name in self.outputs}
 
     def change_among(self, answers: Mapping[str, ZSet]) -> dict[str, ZSet]:
         """Return the changes of this view."""
@@ -1204,13 +978,8 @@ def names_in(rows: Any) -> list[str]:
 
 
 @entry_point
-class MotifView(View):
-    """The matches of a motif, kept up to date.
-
-    Attributes
-    ----------
-    matcher
-        The matcher of the motif.
+class MotifView(Matcher, View):
+    """The matches of a motif, kept up to date; made by `view`.
 
     Examples
     --------
@@ -1221,13 +990,6 @@ class MotifView(View):
     1
     """
 
-    def __init__(self, matcher: Matcher) -> None:
-        _Maintained.__init__(self)
-        self.outputs = ("matches",)
-        self._matcher: Matcher | None = matcher
-        self._ticks = StateLock("the view")
-        self._archive: Program | None = None  # the tables as they were stored last
-
     @property
     def connection(self) -> Connection:
         """Not supported: a motif has tables of its own."""
@@ -1235,120 +997,7 @@ class MotifView(View):
             "a second view on the state of a motif", remedy="Make the motif a view of gpu_wcoj.connect(bag=True)."
         )
 
-    def checkpoint(self, path: str | PathLike[str]) -> None:
-        """Store the motif and the tables of the graph; see `View.checkpoint`.
-
-        Tables have the columns that the motif needs. It takes as long as reading the tables.
-
-        Raises
-        ------
-        UnsupportedTypeError
-            If a stored column is nested.
-        UsageError
-            If ids are of a type that JSON does not have.
-        """
-
-        def store() -> None:
-            options = {name: getattr(self.matcher.motif_options, name) for name in MOTIF_OPTIONS}
-            ids = options["ids"] or {}
-            options["ids"] = {name: distinct_values(values, name).column(0).to_pylist() for name, values in ids.items()}
-            tables = self.matcher.stored_rows()
-            names = {name: list(columns) for name, (columns, _) in tables.items()}
-            rows = {name: ZSet.from_arrow(table) for name, (_, table) in tables.items()}
-            archive = self._archive or Program(_archive_rules(rows), bag=True)
-            is_new = archive.last_tick.tick < 0
-            archive.load({name: now if is_new else now.minus(archive.relation(name)) for name, now in rows.items()})
-            motif = {"text": str(self.matcher.motif), "options": options, "names": names}
-            archive.checkpoint(path, extra={_MOTIF: motif})
-            self._archive = archive
-
-        self.turns.run("storing the state", store)
-
-    @classmethod
-    def restore(cls, path: str | PathLike[str], **options: Any) -> Self:
-        """Return the view of a checkpoint that `checkpoint` has written.
-
-        The matches are computed again.
-
-        Examples
-        --------
-        >>> from tempfile import TemporaryDirectory
-        >>> pairs = view("(a)-[e]->(b)", edges={"src": [1], "dst": [2], "n": [5]}, where="e.n > 4")
-        >>> with TemporaryDirectory() as folder:
-        ...     pairs.checkpoint(folder)
-        ...     again = MotifView.restore(folder)
-        >>> again.count()
-        1
-        """
-        archive = Program.restore(path)
-        if _MOTIF not in archive.stored_beside:
-            raise CheckpointError.with_parts(
-                f"the checkpoint '{path}' was not stored by a view of a motif", subject=str(path),
-                remedy="Restore it as what it is: gpu_wcoj.Connection.restore, or Program.restore.",
-            )  # fmt: skip
-        stored = archive.stored_beside[_MOTIF]
-        tables = {}
-        for name, columns in stored["names"].items():
-            rows = Result(archive.relation(name)).to_arrow()
-            for column in columns:
-                if column not in rows.column_names:
-                    rows = rows.append_column(column, nulls(len(rows)))
-            tables[name] = rows.select(columns)
-        motif_options = MotifOptions(**stored["options"])
-        program_options = ProgramOptions.for_restore(options)
-        made = cls(
-            Matcher.from_options(
-                stored["text"], (tables.get("vertices"), tables["edges"]), motif_options, program_options
-            )
-        )
-        made._archive = archive
-        return made
-
     @property
     def matcher(self) -> Matcher:
-        """The matcher of the motif."""
-        if self._matcher is None:
-            raise UsageError.wrong_state("this call", "the view is closed", "Make another view.")
-        return self._matcher
-
-    @property
-    def program(self) -> Program:
-        """The program that computes the matches."""
-        return self.matcher.program
-
-    @property
-    def is_closed(self) -> bool:
-        """True after `close`."""
-        return self._matcher is None
-
-    def close(self) -> None:
-        """Drop the matches and the subscriptions, and free their memory; it may be closed twice."""
-        self._matcher = None
-        self.listeners.clear()
-
-    def apply(self, changes: Mapping[str, Any] | None = None, /, **more: Any) -> MatchChange:
-        """Apply one tick's changes of ``vertices`` and ``edges``; see `Matcher.apply`."""
-
-        def step() -> MatchChange:
-            change = self.matcher.step(merge_relations(changes, more))
-            if self.listeners and len(change):
-                deliver([(self.listeners, change)])
-            return change
-
-        return self.turns.run("taking a tick", step)
-
-    def snapshot(self, name: str | None = None) -> Result:
-        """Return the matches, or the relation `name`, as a table."""
-        return self.matcher.matches() if name is None else Result(self.program.relation(name))
-
-    def count(self, name: str | None = None) -> int:
-        """Return the number of matches, without listing them."""
-        return self.matcher.count() if name is None else self.program.count(name)
-
-    @property
-    def turns(self) -> StateLock:
-        """The lock of the ticks of the view."""
-        return self._ticks
-
-    def _present(self) -> MatchChange:
-        return self.matcher.matches_as_change()
+        """The matcher of the motif: the view itself."""
+        return self

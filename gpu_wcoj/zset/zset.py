@@ -642,19 +642,24 @@ def _combined(left: ZSet, right: ZSet, weights: Sequence[Int64Array]) -> ZSet:
     columns: Sequence[Column] = right.columns
     names = right.names
     if left.columns or len(left):
-        if len(left.columns) != len(right.columns):
-            raise ArityError.mismatch(
-                "the right Z-set",
-                "has the wrong number of columns",
-                f"{len(right.columns)} ({', '.join(right.names)})",
-                f"{len(left.columns)} ({', '.join(left.names)})",
-            )
+        check_arity(left.names, right.names)
         if is_turned(left.names, right.names):
             turned = tuple(right.columns[right.names.index(name)] for name in left.names)
             right = type(right)(left.names, turned, right.weights, right.weight_name)
         aligned = _aligned(left, right)
         names, columns = left.names, [left_column.stack(right_column) for left_column, right_column in aligned]
     return type(left)(names, *consolidate(columns, np.concatenate(weights)), left.weight_name)
+
+
+def check_arity(left: Sequence[str], right: Sequence[str]) -> None:
+    """Raise if Z-sets that are to be added differ in their number of columns."""
+    if len(left) != len(right):
+        raise ArityError.mismatch(
+            "the right Z-set",
+            "has the wrong number of columns",
+            f"{len(right)} ({', '.join(right)})",
+            f"{len(left)} ({', '.join(left)})",
+        )
 
 
 def is_turned(left: Sequence[str], right: Sequence[str]) -> bool:

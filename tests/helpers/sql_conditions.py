@@ -11,7 +11,7 @@ from tests.helpers.sql_tables import Table
 FEATURES = frozenset({
     "comma", "cross", "inner", "using", "natural", "left", "right", "full", "nested", "one-sided", "unequal",
     "where", "expressions", "star", "distinct", "union", "union all", "exists", "not exists", "in select",
-    "not in select", "nested exists", "unequal exists", "group", "having", "global", "count distinct",
+    "not in select", "any", "all", "nested exists", "unequal exists", "group", "having", "global", "count distinct",
     "calculated aggregates",
     "from", "with", "views", "recursive", "or", "case", "distinct from",
 })  # fmt: skip
@@ -133,6 +133,8 @@ class Conditions:
             return "1 = 1"
         where = f" WHERE {self._comparison(own)}" if self.chance.random() < 0.5 else ""
         inner = f"SELECT {own.qualified(self.chance.choice(fit), self.chance)} FROM {text}{where}"
+        if how in ("any", "all"):
+            return f"{scope.qualified(column, self.chance)} {self._operator(column.kind)} {how.upper()} ({inner})"
         return f"{scope.qualified(column, self.chance)} {'NOT ' if how.startswith('not') else ''}IN ({inner})"
 
     # operands

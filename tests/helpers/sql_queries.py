@@ -71,7 +71,7 @@ class Writer(Conditions):
         for how in ("exists", "not exists"):
             if depth > 0 and self._may(how, 0.08):
                 conditions.append(f"{how.upper()} ({self._inner(scope, depth)})")
-        for how in ("in select", "not in select"):
+        for how in ("in select", "not in select", "any", "all"):
             if depth > 0 and self._may(how, 0.04):
                 conditions.append(self._member(scope, how))
         self.chance.shuffle(conditions)

@@ -7,7 +7,7 @@ from pathlib import PurePath
 import pytest
 
 import gpu_wcoj as gw
-from gpu_wcoj.errors import DatalogSyntaxError, UsageError
+from gpu_wcoj.errors import DatalogSyntaxError, UnsupportedError, UsageError
 from gpu_wcoj.query.languages import LANGUAGES, check_language, language_of, language_of_file
 
 TEXTS = {
@@ -15,6 +15,8 @@ TEXTS = {
         "h(x) :- r(x).", ".decl r(x)\nh(x) :- r(x).", "% SELECT\nh(x) :- r(x).", "// (a)\nh(x) :- r(x).",
         "/* SELECT */ h(x) :- r(x).", "\ufeffh(x) :- r(x).", "", "  ", "selection(x) :- r(x).", "Without(x) :- r(x).",
         "created(1).", "tri(a) :- select(a).", "h", "?x", '"select"', "_select(x) :- r(x).",
+        "values(x) :- r(x).", "use(x), set(x) :- r(x).", "load(1). h(x) :- load(x).", "table.rows(x) :- r(x).",
+        "show\n(x) :- r(x).", "uses(x) :- r(x).",
     ),
     "sql": (
         "SELECT 1", "select\n*", "With t AS (SELECT 1) SELECT * FROM t", "create view v as select 1", "FROM t SELECT a",
@@ -22,6 +24,10 @@ TEXTS = {
         "(WITH t AS (SELECT 1) SELECT 1)", " \t\n\ufeffSELECT 1", "select", "SELECT*FROM t", 'WITH"t"AS (SELECT 1)',
         "(from t)x", "SELECT (a + 1) FROM t", "SELECT (a + 1) * 2 AS x FROM t", "select ( (a) ), (b) from t",
         "SELECT (')')", "SELECT (1", "WITH (a)",
+        "PIVOT t ON k USING sum(v)", "unpivot t ON a, b INTO NAME n VALUE v", "PIVOT (SELECT 1) ON k USING sum(v)",
+        "VALUES (1, 2), (3, 4)", "(VALUES (1))", "TABLE t", "DESCRIBE t", "SUMMARIZE t", "SHOW TABLES",
+        "EXPLAIN SELECT 1", "INSERT INTO t VALUES (1)", "DELETE FROM t", "UPDATE t SET a = 1", "DROP TABLE t",
+        "ATTACH 'x'", "COPY t TO 'x'", "SET x = 1", "PRAGMA x", "CALL f()", "USE x", "BEGIN", "VACUUM",
     ),
     "motif": (
         "(a)-[e]->(b)", "()-[e]->()", "!(a)-[]->(b); (b)-[]->(a)", "( a )-[]->(b)", "(select)-[]->(b)", "(1)-[]->(b)",
@@ -104,10 +110,16 @@ def test_long_beginnings_are_read_in_one_pass(piece):
     assert language_of(piece * 100_000) == "datalog"
 
 
-@pytest.mark.parametrize("text", ["SELEC a FROM t", "PIVOT t ON a", "\nform t\nselect a", "/* x */ insert INTO t"])
+@pytest.mark.parametrize("text", ["SELEC a FROM t", "PIVTO t ON a", "\nform t\nselect a", "/* x */ inser INTO t"])
 def test_what_may_be_meant_as_sql_is_said(text):
     hint = "This is read as Datalog. If it is SQL, ask gpu_wcoj.query or view with language='sql'"
     with pytest.raises(DatalogSyntaxError, match=hint):
+        gw.query(text, t={"a": [1]})
+
+
+@pytest.mark.parametrize("text", ["INSERT INTO t VALUES (1)", "EXPLAIN SELECT a FROM t", "DROP TABLE t", "SET x = 1"])
+def test_statements_that_are_no_queries_are_refused_as_sql(text):
+    with pytest.raises(UnsupportedError, match="Write SELECT or CREATE VIEW name AS SELECT"):
         gw.query(text, t={"a": [1]})
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import random
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from decimal import Decimal
 from pathlib import Path
 
 import duckdb
@@ -332,3 +334,22 @@ def test_collations_are_those_of_comparisons(text):
     with duckdb.connect() as rival:
         rival.register("t", pa.table(t))
         assert sorted(gw.query(text, t=t).rows()) == sorted(rival.execute(text).fetchall())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT count(*), sum(CASE WHEN u.s LIKE 'x%' THEN p * d ELSE 0 END), sum(p * d) FROM t JOIN u ON t.g = u.g",
+        "SELECT CASE WHEN u.s LIKE 'x%' THEN p * d ELSE 0 END, p * d FROM t JOIN u ON t.g = u.g",
+        "SELECT u.s AS name, p * 2 AS twice, count(*) FROM t JOIN u ON t.g = u.g GROUP BY ALL",
+    ],
+)
+def test_decimals_that_may_be_null_beside_integers(text: str):
+    prices = pa.array([Decimal("1.25"), Decimal("2.50"), None, None], pa.decimal128(15, 2))
+    t = pa.table({"g": [1, 2, 1, 2], "p": prices, "d": prices.take(pa.array([1, 2, 3, 0]))})
+    u = pa.table({"g": [1, 2], "s": ["xy", "z"]})
+    with duckdb.connect() as connection:
+        connection.register("t", t)
+        connection.register("u", u)
+        expected = connection.sql(text).fetchall()
+    assert Counter(gw.view(text, t=t, u=u).snapshot().rows()) == Counter(expected)

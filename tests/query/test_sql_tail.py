@@ -344,3 +344,34 @@ class TestTypes:
         assert gw.query("SELECT sum(a) AS s FROM t", t={"a": [2**62, 2**62]}).rows() == [(Decimal(2**63),)]
         with pytest.raises(AggregateOverflowError):
             gw.view("SELECT sum(a) AS s FROM t", t={"a": [2**62, 2**62]})
+
+
+PIVOTED = {"id": [1, 1, 2], "k": ["a", "b", "a"], "v": [10, 20, 30]}
+
+
+@pytest.mark.parametrize(
+    ("text", "rows"),
+    [
+        ("PIVOT t ON k USING sum(v) GROUP BY id", [(1, 10, 20), (2, 30, None)]),
+        ("WITH s AS (SELECT * FROM t WHERE id = 1) PIVOT s ON k USING max(v) GROUP BY id", [(1, 10, 20)]),
+        ("UNPIVOT (SELECT id, v FROM t) ON id, v INTO NAME n VALUE x", [
+            ("id", 1), ("id", 1), ("id", 2), ("v", 10), ("v", 20), ("v", 30)
+        ]),
+        ("DESCRIBE SELECT id FROM t", [("id", "BIGINT", "YES", None, None, None)]),
+        ("TABLE t", [(1, "a", 10), (1, "b", 20), (2, "a", 30)]),
+        ("VALUES (1, 2), (3, 4)", [(1, 2), (3, 4)]),
+    ],
+)  # fmt: skip
+def test_queries_that_do_not_begin_with_select(text: str, rows: list[tuple[object, ...]]):
+    assert sorted(gw.query(text, t=PIVOTED).rows()) == rows
+
+
+def test_summarize():
+    result = gw.query("SUMMARIZE t", t=PIVOTED)
+    assert [row[0] for row in result.rows()] == ["id", "k", "v"]
+
+
+@pytest.mark.parametrize("text", ["PIVOT t ON k USING sum(v)", "SELECT * FROM t UNPIVOT (x FOR n IN (id, v))"])
+def test_views_say_what_to_write_for_pivot(text: str):
+    with pytest.raises(UnsupportedError, match="PIVOT is not supported"):
+        gw.view(text, t=PIVOTED)

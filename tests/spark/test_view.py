@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 
 import pyarrow as pa
@@ -152,6 +153,12 @@ def test_progress_log_hint_and_confs(spark, tmp_path, caplog):
         spark.conf.unset("spark.gpuWcoj.batchRows")
         spark.conf.unset("spark.gpuWcoj.threads")
     assert view.program.threads == 1
+    assert (view.is_closed, view.outputs, view.columns) == (True, ("triangle",), {"triangle": ["a", "b", "c"]})
+    rows = view.snapshot()["triangle"].rows()
+    assert rows == view.rows()["triangle"] == view.snapshot("triangle").rows() == view.program.rows()["triangle"]
+    assert view.count() == {"triangle": len(rows)} == view.answers
+    assert json.loads(view.explain(format="json"))["backend"]
+    assert view.statistics() == view.program.statistics()
     progress = view.progress
     assert (progress["batch"], progress["skipped"]) == (1, False)
     assert set(progress["seconds"]) == {"read", "engine", "output", "checkpoint", "batch"}

@@ -365,6 +365,8 @@ class Loop:
 
     def _maintain(self, rows: int) -> Entries:
         """Return the entries of a tick of a loop with rows."""
+        if self.plan.size_limits:
+            return self._recompute()
         max_cost = self._cost_from_empty(rows) // GIVE_UP
         with suppress(TooManyDerivedError):
             return self._follow(rows, max_cost)

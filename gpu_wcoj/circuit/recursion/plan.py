@@ -85,12 +85,16 @@ class LoopPlan:
         A cycle of heads, for messages.
     best
         Per head that keeps best values, their description.
+    size_limits
+        Per head with a limit, the number of rows at which the loop ends. Such a loop is evaluated from the empty state
+        in every tick, as one row less may add an iteration.
     """
 
     widths: Mapping[str, int]
     rules: tuple[LoopRule, ...]
     cycle: tuple[str, ...]
     best: Mapping[str, Best] = field(default_factory=dict)
+    size_limits: Mapping[str, int] = field(default_factory=dict)
 
     def order(self, name: str) -> tuple[int, ...]:
         """Return the column order of a head: as stored, or the group followed by the best value."""
@@ -109,6 +113,8 @@ class LoopPlan:
         >>> LoopPlan({}, (), ()).reason_against_walks
         ''
         """
+        for name, n_rows in self.size_limits.items():
+            return f"the recursion ends when '{name}' has {n_rows:,} rows"
         for name, best in self.best.items():
             if best.family:
                 return f"'{name}' keeps the best of texts"

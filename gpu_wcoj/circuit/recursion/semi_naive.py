@@ -443,6 +443,8 @@ class SemiNaiveRun:
         self._first = [RuleJoin(rule, IncrementalGenericJoin(rule.query, outside, execution)) for rule in first]
         self._walked_rows = walkable_rows(plan, execution)
         self._walked: dict[str, list[tuple[Columns, Int64Array]]] = {name: [] for name in heads}
+        self._sizes = dict.fromkeys(heads, 0)
+        self._size_limits = plan.size_limits
         self.n_rows = self._n_small = self._n_iterations = 0
         later = [rule for rule in rules if _seeds_in(rule.query, heads)]
         self._probed = {key for rule in later for path in rule.query.paths for key in self._probed_by(path)}
@@ -473,8 +475,16 @@ class SemiNaiveRun:
             self.n_rows += sum(len(columns[0]) for columns in new_rows.values())
             self._n_iterations += 1
             self._absorb(new_rows, rank)
+            if self._is_large_enough(new_rows):
+                break
             rank += 1
             new_rows = self._iteration([rule_join for rule_join in self._next if rule_join.has_seeds((INSERTIONS,))])
+
+    def _is_large_enough(self, new_rows: Mapping[str, Columns]) -> bool:
+        """Return whether a head has as many rows as its limit, these included."""
+        for name, columns in new_rows.items():
+            self._sizes[name] += len(columns[0])
+        return any(self._sizes[name] >= n_rows for name, n_rows in self._size_limits.items())
 
     def _is_worth_walking(self, new_rows: Mapping[str, Columns]) -> bool:
         """Return whether the next iterations are cheaper row at a time, all rows so far included."""

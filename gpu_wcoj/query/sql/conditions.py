@@ -119,9 +119,7 @@ class _Formulas:
         if isinstance(node, (exp.And, exp.Or)):
             check_parts(node, place, "this", "expression")
             return simplified_call("all" if isinstance(node, exp.And) else "any", *map(self.condition, node.flatten()))
-        operators: dict[type, str] = {
-            exp.EQ: "=", exp.NEQ: "!=", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=",
-        }  # fmt: skip
+        operators = _operators()
         if type(node) in operators:
             check_parts(node, place, "this", "expression")
             return self.compared(operators[type(node)], node.this, node.expression, node)
@@ -444,18 +442,31 @@ def _has_choice(node: Node) -> bool:
     return any(isinstance(piece, chosen) for side in (node.this, node.expression) for piece in side.walk())
 
 
-def _as_member(node: Node) -> Node | None:
-    """Return ``= ANY (query)`` as IN and ``<> ALL (query)`` as NOT IN; None for others."""
+def _operators() -> dict[type, str]:
+    """Return the operators of the nodes that compare two values."""
     from sqlglot import expressions as exp
 
-    is_any = isinstance(node, exp.EQ) and isinstance(node.expression, exp.Any)
-    if not is_any and not (isinstance(node, exp.NEQ) and isinstance(node.expression, exp.All)):
+    return {exp.EQ: "=", exp.NEQ: "!=", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
+
+
+def _as_member(node: Node) -> Node | None:
+    """Return a comparison with ANY or ALL of a query as IN with that operator; None for others.
+
+    A value compares with all rows if the opposite comparison holds for none.
+    """
+    from sqlglot import expressions as exp
+
+    op = _operators().get(type(node))
+    if op is None or not isinstance(node.expression, (exp.Any, exp.All)):
         return None
     query = node.expression.this
     query = query.unnest() if isinstance(query, (exp.Subquery, exp.Paren)) else query
     if not isinstance(query, exp.Query):
         return None
+    is_any = isinstance(node.expression, exp.Any)
     member: Node = exp.In(this=node.this.copy(), query=exp.Subquery(this=query.copy()))
+    member.set("op", op if is_any else NEGATED[op])
+    member.meta.update(node.meta)
     if not is_any:
         member = exp.Not(this=member)
     member.parent = node.parent
@@ -797,14 +808,7 @@ class Conditions(DuckDBCalls):
         """Return the branches of a condition that the engine evaluates, apart from its operands."""
         from sqlglot import expressions as exp
 
-        operators: dict[type, str] = {
-            exp.EQ: "=",
-            exp.NEQ: "!=",
-            exp.LT: "<",
-            exp.LTE: "<=",
-            exp.GT: ">",
-            exp.GTE: ">=",
-        }
+        operators = _operators()
         place = self.place
         if isinstance(node, exp.Paren):
             check_parts(node, place, "this")
@@ -1052,7 +1056,7 @@ class Conditions(DuckDBCalls):
         from sqlglot import expressions as exp
 
         place = self.place
-        check_parts(node, place, "this", "expressions", "query")
+        check_parts(node, place, "this", "expressions", "query", "op")
         if node.args.get("query") is not None:
             return self._in_query(node, truth_value, scope, branch)
         if not node.expressions:
@@ -1125,9 +1129,9 @@ class Conditions(DuckDBCalls):
         )
 
     def _in_query(self, node: Node, truth_value: str, scope: Scope, branch: Branch) -> list[Branch]:
-        """Return the branches in which ``x IN (SELECT ...)`` has a truth value.
+        """Return the branches in which ``x IN (SELECT ...)`` has a truth value, or ``x < ANY``.
 
-        It is true if a row is equal; it is unknown if no row is equal and a row or x is null.
+        It is true if a row is equal, or compares so; it is unknown if none is and a row or x is null.
         """
         from sqlglot import expressions as exp
 
@@ -1135,6 +1139,9 @@ class Conditions(DuckDBCalls):
         query = query.this if isinstance(query, exp.Subquery) else query
         columns = node.this.expressions if isinstance(node.this, exp.Tuple) else [node.this]
         branches: list[Branch] = []
+        op = str(node.args.get("op") or "=")
+        if op != "=" and len(columns) > 1:
+            raise self.place.refused("rows are only compared with ANY of a query by =", node)
         if truth_value != TRUE_VALUE and len(columns) > 1:
             raise self.place.refused(
                 "NOT IN of rows and a query is not supported",
@@ -1145,13 +1152,20 @@ class Conditions(DuckDBCalls):
             rows = self.select_within(query, scope, where)
             if any(len(row) != len(operands) for _, row in rows):
                 raise self.place.wrong(f"{len(operands)} columns are compared with a query of {len(rows[0][1])}", node)
-            equal = [
-                match
-                for pair, row in rows
-                for match in self.equated(
-                    pair, [self.unify_pair(a, b, node) for a, b in zip(operands, row, strict=True)]
-                )
-            ]
+            if op == "=":
+                equal = [
+                    match
+                    for pair, row in rows
+                    for match in self.equated(
+                        pair, [self.unify_pair(a, b, node) for a, b in zip(operands, row, strict=True)]
+                    )
+                ]
+            else:
+                equal = [
+                    match
+                    for pair, row in rows
+                    for match in self._compared(op, operands[0], row[0], node, TRUE_VALUE, pair)
+                ]
             if truth_value == TRUE_VALUE:
                 branches += self.semijoin(where, where, equal)
                 continue

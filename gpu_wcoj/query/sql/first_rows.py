@@ -171,7 +171,7 @@ class Ordering:
             if not self._is_select or self.place.names.matching(name, is_quoted, aliases):
                 return expression, name
         if not self._is_select or self.node.args.get("distinct") is not None:
-            items = [item.unalias() for item in self.node.expressions] if self._is_select else []
+            items = [item.unalias().unnest() for item in self.node.expressions] if self._is_select else []
             if expression in items:
                 return expression, items.index(expression) + 1
             if distinct_on(self.node) is None:

@@ -7,13 +7,15 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from gpu_wcoj.data.schema import DataType
+from gpu_wcoj.errors import GpuWcojError, UnsupportedError
 from gpu_wcoj.query.ir import NULL, Atom, Expression
 from gpu_wcoj.query.sql.conditions import TRUE_VALUE
 from gpu_wcoj.query.sql.expressions import Expressions
-from gpu_wcoj.query.sql.scope import Branch, Derived, Scope, Source
-from gpu_wcoj.query.sql.source import check_parts, describe_node, unique
+from gpu_wcoj.query.sql.scope import Branch, Derived, Scope, Source, column_name
+from gpu_wcoj.query.sql.source import check_parts, describe_node, is_grouped, unique, windows_in
 
 if TYPE_CHECKING:
+    from sqlglot.expressions import Column as ColumnNode
     from sqlglot.expressions import Expr as Node
     from sqlglot.expressions import Join
 
@@ -30,11 +32,47 @@ class Joined:
     ----------
     deferred
         Conditions of inner joins that use columns of the outer query.
+    links
+        Columns of a relation before this one, and the columns here that are equal to them, or null with them.
     """
 
     scope: Scope
     branches: list[Branch]
     deferred: tuple[Node, ...] = ()
+    links: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True)
+class OuterRows:
+    """The distinct rows of what a query refers to outside of it.
+
+    Attributes
+    ----------
+    relation
+        Has each row once, and its weight as a last column.
+    numbers
+        The numbers of the columns outside.
+    kinds, non_null
+        Their types, and whether they are never null.
+    """
+
+    relation: str
+    numbers: tuple[int, ...]
+    kinds: tuple[str | None, ...]
+    non_null: tuple[bool, ...]
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the columns that a query which refers to these rows selects in addition."""
+        return [f"outer#{i}" for i in range(len(self.numbers))]
+
+
+OUTER = "outer rows"
+"""Key of `OuterRows` in the notes of a node."""
+REFERS_OUTSIDE = "a subquery in FROM cannot refer to the outer query"
+"""Begins the error of a subquery in FROM that names columns outside of it."""
+_GLOBAL = ("expressions", "from_", "joins", "where")
+"""The parts of a SELECT of aggregates without GROUP BY that each of its values needs."""
 
 
 def _is_join(node: Node) -> bool:
@@ -51,9 +89,9 @@ class FromClause(Expressions):
 
     def from_clause(self, select: Node, around: Scope | None) -> Joined:
         """Compile FROM with its joins; `around` is the scope of the outer query."""
-        first = select.args.get("from_")
+        first, outer = select.args.get("from_"), select.meta.get(OUTER)
         if first is None:
-            return Joined(Scope(parent=around), [self.unit()])
+            return Joined(Scope(parent=around), [self.unit() if outer is None else self._read_outer(outer)])
         check_parts(first, self.place, "this")
         groups: list[tuple[Node, list[Join]]] = [(first.this, [])]
         for join in select.args.get("joins") or ():
@@ -63,10 +101,20 @@ class FromClause(Expressions):
                 groups[-1][1].append(join)
         result: Joined | None = None
         early = self._early_conditions(select)
+        preserves_right = any(join.args.get("side") in ("RIGHT", "FULL") for join in select.args.get("joins") or ())
+        of_outer = None if outer is None else Joined(Scope(parent=around), [self._read_outer(outer)])
         for start, joins in groups:
-            chain = self._chain(start, joins, around, early)
+            before = of_outer if result is None and not preserves_right else result
+            item = self._from_item(start, around, before)
+            if before is not None and (item.links or result is None):
+                item, result = self._crossed(before, item, start), None
+            chain = self._chain(item, joins, around, early)
             result = chain if result is None else self._crossed(result, chain, start)
         assert result is not None
+        if of_outer is not None and preserves_right:
+            result = replace(
+                result, branches=[each.joined(one) for each in of_outer.branches for one in result.branches]
+            )
         return result
 
     def relation(self, node: Node) -> Derived:
@@ -79,7 +127,8 @@ class FromClause(Expressions):
         from sqlglot import expressions as exp
 
         if not isinstance(node.this, exp.Identifier):
-            raise self.place.refused(f"the function {describe_node(node.this)} is not supported in FROM", node)
+            what = f"the function '{self.place.text_of(node.this)}' is not supported in FROM"
+            raise self.place.refused(what, node, "Pass a table of its rows.")
         name, is_quoted = node.this.this, bool(node.this.args.get("quoted"))
         for names_in_scope in reversed(self.named_here):
             for match in self.place.names.matching(name, is_quoted, names_in_scope):
@@ -111,8 +160,7 @@ class FromClause(Expressions):
             raise self.place.wrong("this join has no condition; write ON or USING, or CROSS JOIN", join.this)
         return True
 
-    def _chain(self, start: Node, joins: Sequence[Join], around: Scope | None, early: Sequence[Node]) -> Joined:
-        result = self._from_item(start, around)
+    def _chain(self, result: Joined, joins: Sequence[Join], around: Scope | None, early: Sequence[Node]) -> Joined:
         for join in joins:
             if early and join.args.get("side") == "LEFT":
                 result = self._filtered_early(result, early)
@@ -154,16 +202,26 @@ class FromClause(Expressions):
         branches = branches or [branch.never() for branch in joined.branches[:1]]
         return replace(joined, branches=branches)
 
-    def _from_item(self, node: Node, around: Scope | None) -> Joined:
-        """Compile one relation of FROM: a table, a view, a subquery, or a join in parentheses."""
+    def _from_item(self, node: Node, around: Scope | None, before: Joined | None = None) -> Joined:
+        """Compile one relation of FROM: a table, a view, a subquery, or a join in parentheses.
+
+        `before` are the relations before it, to which a subquery may refer.
+        """
         from sqlglot import expressions as exp
 
         place = self.place
+        if isinstance(node, exp.Lateral) and isinstance(node.this, exp.Subquery):
+            check_parts(node, place, "this", "alias")
+            if before is None:
+                return self._with_alias(self.query(node.this, None), node, node.alias or "subquery", around)
+            return self.lateral(node.this, node, before.scope, before.branches) or self._with_alias(
+                self.query(node.this, None), node, node.alias or "subquery", around
+            )
         if isinstance(node, (exp.Lateral, exp.Unnest)):
             raise place.refused(
-                f"{'a lateral join' if isinstance(node, exp.Lateral) else 'UNNEST'} is not supported",
+                f"{'LATERAL of a function' if isinstance(node, exp.Lateral) else 'UNNEST'} is not supported",
                 node,
-                "Join with a subquery that does not refer to the relations beside it.",
+                "Join with a relation of a row for each element.",
             )
         if isinstance(node, exp.Table):
             check_parts(node, place, "this", "alias", "joins", "db", "catalog")
@@ -179,9 +237,20 @@ class FromClause(Expressions):
         if isinstance(node, (exp.Subquery, exp.Values)):
             if isinstance(node, exp.Subquery):
                 check_parts(node, place, "this", "alias", "joins")
-            lateral = Scope(parent=around, outer_refused="a subquery in FROM cannot refer to the outer query")
-            derived = self.query(node.this if isinstance(node, exp.Subquery) else node, lateral)
-            result = self._with_alias(derived, node, node.alias or "subquery", around)
+            query = node.this if isinstance(node, exp.Subquery) else node
+            outside = Scope(parent=around if before is None else before.scope, outer_refused=REFERS_OUTSIDE)
+            try:
+                derived = self.query(query.copy(), outside)
+                result = self._with_alias(derived, node, node.alias or "subquery", around)
+            except UnsupportedError as error:
+                if before is None or not str(error).startswith(REFERS_OUTSIDE):
+                    raise
+                # in other dialects, only LATERAL makes the relations before it visible
+                names = before.scope if self.dialect == "duckdb" else Scope(parent=around)
+                beside = self.lateral(query, node, names, before.branches)
+                if beside is None:
+                    raise
+                result = beside
             return self._with_nested_joins(result, node, around)
         raise place.refused("this is not supported in FROM", node, "Name a relation, or write a subquery.")
 
@@ -235,7 +304,8 @@ class FromClause(Expressions):
 
     def _crossed(self, left: Joined, right: Joined, node: Node) -> Joined:
         scope = self._both(left, right, node)
-        branches = self.limited([a.joined(b) for a in left.branches for b in right.branches], node)
+        pairs = [pair for a in left.branches for b in right.branches for pair in linked(a.joined(b), right.links)]
+        branches = self.limited(pairs, node)
         return Joined(scope, branches, (*left.deferred, *right.deferred))
 
     def _joined(self, left: Joined, join: Join, around: Scope | None) -> Joined:
@@ -245,17 +315,21 @@ class FromClause(Expressions):
         place = self.place
         check_parts(join, place, "this", "method", "side", "kind", "on", "using")
         method, side, kind = (join.args.get(part) or "" for part in ("method", "side", "kind"))
+        if method == "ASOF" and side in ("", "LEFT") and kind in ("", "INNER", "OUTER"):
+            return self._joined(left, self._as_lateral(join, left, around), around)
         if (
             method not in ("", "NATURAL")
             or side not in ("", "LEFT", "RIGHT", "FULL")
-            or kind not in ("", "INNER", "OUTER", "CROSS")
+            or kind not in ("", "INNER", "OUTER", "CROSS", *(("SEMI", "ANTI") if side in ("", "LEFT") else ()))
         ):
             raise place.refused(
                 f"{' '.join(word for word in (method, side, kind) if word)} JOIN is not supported", join,
-                "INNER, CROSS, NATURAL, LEFT, RIGHT and FULL joins are; "
-                "for SEMI and ANTI, write EXISTS and NOT EXISTS.",
+                "INNER, CROSS, NATURAL, LEFT, RIGHT, FULL, SEMI, ANTI and ASOF joins are.",
             )  # fmt: skip
-        right = self._from_item(join.this, around)
+        right = self._from_item(join.this, around, left)
+        if right.links and side in ("RIGHT", "FULL"):
+            what = f"a {side} JOIN with a subquery that refers to the relations before it is not supported"
+            raise place.refused(what, join, "Write LEFT JOIN, or join by conditions.")
         if side and (len(left.branches) > MAX_BRANCHES_OF_SIDE or len(right.branches) > MAX_BRANCHES_OF_SIDE):
             left, right = self._flat(left), self._flat(right)
         scope = self._both(left, right, join.this)
@@ -270,23 +344,33 @@ class FromClause(Expressions):
         parts: list[Node] = []
         if condition is not None:
             parts = list(condition.flatten()) if isinstance(condition, exp.And) else [condition]
-            outer = [part for part in parts if not side and self._is_outer(part, scope)]
+            is_inner = not side and kind not in ("SEMI", "ANTI")
+            outer = [part for part in parts if is_inner and self._is_outer(part, scope)]
             parts = [part for part in parts if part not in outer]
             deferred += outer
 
         def matched(pair: Branch) -> list[Branch]:
-            branch = pair
-            for _, a, b in names:
-                x, y = branch.values[a], branch.values[b]
-                equal = None if NULL in (x, y) else branch.compared("=", *self.unify_pair(x, y, join))
-                if equal is None:
-                    return []
-                branch = equal
-            branches = [branch]
+            branches = []
+            for linked_pair in linked(pair, right.links):
+                branch: Branch | None = linked_pair
+                for _, a, b in names:
+                    x, y = (NULL, NULL) if branch is None else (branch.values[a], branch.values[b])
+                    branch = (
+                        None if branch is None or NULL in (x, y) else branch.compared("=", *self.unify_pair(x, y, join))
+                    )
+                branches += [] if branch is None else [branch]
             for part in parts:
                 branches = [after for before in branches for after in self.truth(part, "T", scope, before)]
             return branches
 
+        if kind in ("SEMI", "ANTI"):
+            chosen: list[Branch] = []
+            for a in left.branches:
+                fixed = replace(a, fixed=a.fixed | a.variables)
+                matches = [pair for b in right.branches for pair in matched(fixed.joined(b))]
+                chosen += (self.semijoin if kind == "SEMI" else self.antijoin)(a, a, matches)
+            chosen = chosen or [a.never() for a in left.branches[:1]]
+            return Joined(left.scope, self.limited(chosen, join), left.deferred)
         pairs = [a.joined(b) for a in left.branches for b in right.branches]
         branches = [branch for pair in pairs for branch in matched(pair)]
         branches = branches or [pair.never() for pair in pairs[:1]]  # which gives the columns their types
@@ -389,4 +473,208 @@ class FromClause(Expressions):
             for branch in joined.branches
         ]
         branch, values = self.read(Derived(tuple(columns.values()), tuple(rows)))
-        return Joined(joined.scope, [branch.with_values(dict(zip(columns, values, strict=True)))])
+        columns_of = branch.with_values(dict(zip(columns, values, strict=True)))
+        return replace(joined, branches=[columns_of])
+
+    def _as_lateral(self, join: Join, left: Joined, around: Scope | None) -> Join:
+        """Return an ASOF join as a join with the first row that fulfils its conditions."""
+        from sqlglot import expressions as exp
+
+        place, item = self.place, join.this
+        name = item.alias_or_name
+        right = self._from_item(item.copy(), around).scope
+        condition = join.args.get("on")
+        parts = (
+            []
+            if condition is None
+            else [part.copy() for part in condition.flatten()]
+            if isinstance(condition, exp.And)
+            else [condition.copy()]
+        )
+        names = [column.name for column in join.args.get("using") or ()]
+        for position, column in enumerate(names, start=1):
+            compared = exp.EQ if position < len(names) else exp.GTE
+            (owner,) = [source.name for source in left.scope.sources if column in dict(source.columns)][:1] or [""]
+            sides = exp.column(column, owner, quoted=True), exp.column(column, name, quoted=True)
+            parts.append(compared(this=sides[0], expression=sides[1]))
+        unequal = [part for part in parts if isinstance(part, (exp.GT, exp.GTE, exp.LT, exp.LTE))]
+        if len(unequal) != 1:
+            raise place.wrong("an ASOF join needs one condition with <, <=, > or >=, and equalities", join)
+        is_greater = isinstance(unequal[0], (exp.GT, exp.GTE))
+        sides_in = [
+            all(right.resolve_local(column, place) is not None for column in side.find_all(exp.Column))
+            for side in (unequal[0].this, unequal[0].expression)
+        ]
+        if sum(sides_in) != 1:
+            what = "the inequality of an ASOF join needs a column of each side; name their relations"
+            raise place.wrong(what, condition or join)
+        term = unequal[0].this if sides_in[0] else unequal[0].expression
+        where = parts[0]
+        for part in parts[1:]:
+            where = exp.And(this=where, expression=part)
+        order = exp.Ordered(this=term.copy(), desc=is_greater != sides_in[0], nulls_first=False)
+        query = exp.Select(
+            expressions=[exp.Star()], from_=exp.From(this=item.copy()), where=exp.Where(this=where),
+            order=exp.Order(expressions=[order]), limit=exp.Limit(expression=exp.Literal.number(1)),
+        )  # fmt: skip
+        lateral = exp.Lateral(
+            this=exp.Subquery(this=query), alias=exp.TableAlias(this=exp.to_identifier(name, quoted=True))
+        )
+        made: Join = exp.Join(this=lateral, side=join.args.get("side"), on=exp.Boolean(this=True))
+        return made
+
+    # Queries that refer to rows outside of them: they select, group and partition by these rows, too.
+
+    def lateral(self, query: Node, named: Node, scope: Scope, branches: Sequence[Branch]) -> Joined | None:
+        """Compile a query for each distinct row outside that it refers to; None if there is none.
+
+        Parameters
+        ----------
+        named
+            The node with the alias of the query.
+        scope, branches
+            The names outside, and the rows.
+        """
+        if self.recursing:
+            what = "a subquery that refers to the relations beside it is not supported in a recursion"
+            raise self.place.refused(what, query, "Join with it by conditions in WHERE.")
+        outer = self.outer_rows(query, scope, branches)
+        if outer is None:
+            return None
+        extended = self._extended(query.copy(), outer)
+        result = self._with_alias(self.query(extended, scope), named, named.alias or "subquery", scope.parent)
+        (source,) = result.scope.sources
+        n = len(outer.numbers)
+        columns = source.columns[:-n]
+        inside = Scope((replace(source, columns=columns),), columns, scope.parent)
+        links = tuple(zip(outer.numbers, (number for _, number in source.columns[-n:]), strict=True))
+        return replace(result, scope=inside, links=links)
+
+    def outer_rows(self, query: Node, scope: Scope, branches: Sequence[Branch]) -> OuterRows | None:
+        """Return the rows of the columns outside that a query may refer to; None if there are none."""
+        from sqlglot import expressions as exp
+
+        key = self.place.names.key
+        inside = {key(name.alias_or_name) for name in query.find_all(exp.Table, exp.Subquery) if name.alias_or_name}
+        columns: dict[int, ColumnNode] = {}
+        for column in query.find_all(exp.Column):
+            if isinstance(column.this, exp.Star) or key(column.table) in inside:
+                continue
+            try:
+                number = scope.column(column, self.place)
+                _ = [self.column(column, scope, branch) for branch in branches]
+            except GpuWcojError:
+                continue  # a name inside, or one that is refused where it is read
+            _ = columns.setdefault(number, column)
+        if not columns:
+            return None
+        rows = [
+            (replace(branch, values={}), tuple(self.column(column, scope, branch) for column in columns.values()))
+            for branch in branches
+        ]
+        derived = Derived(tuple(column.name for column in columns.values()), tuple(rows))
+        relation = self.distinct(self.named(derived, "outer"), len(columns))
+        kinds = tuple(self.kind_of_column(values[i] for _, values in rows) for i in range(len(columns)))
+        non_null = tuple(not any(branch.may_be_null(values[i]) for branch, values in rows) for i in range(len(columns)))
+        return OuterRows(relation, tuple(columns), kinds, non_null)
+
+    def _read_outer(self, outer: OuterRows) -> Branch:
+        """Return a branch of the outer rows, with the numbers that their columns have outside."""
+        terms = [self.fresh("outer", kind) for kind in outer.kinds]
+        non_null = frozenset(term for term, is_given in zip(terms, outer.non_null, strict=True) if is_given)
+        atom = Atom(outer.relation, (*terms, self.fresh("_")))
+        values = dict(zip(outer.numbers, terms, strict=True))
+        return Branch((atom,), non_null=non_null, safe=frozenset(terms) - non_null, values=values)
+
+    def _extended(self, node: Node, outer: OuterRows) -> Node:
+        """Return a query that selects, groups and partitions by the columns of outer rows, too.
+
+        The query itself changes. They are the last columns. Aggregates without GROUP BY become queries as values, as
+        they have a row for each outer row.
+        """
+        from sqlglot import expressions as exp
+
+        if isinstance(node, (exp.Subquery, exp.Paren)):
+            check_parts(node, self.place, "this")
+            return self._extended(node.this, outer)
+        if node.args.get("with_") is not None:
+            raise self.place.refused("WITH in a subquery that refers to the outer query is not supported", node)
+        if isinstance(node, exp.SetOperation):
+            for side in ("this", "expression"):
+                node.set(side, self._extended(node.args[side], outer))
+        elif isinstance(node, exp.Select):
+            if is_grouped(node) and node.args.get("group") is None:
+                node = self._values_of(node)
+            self._group_by_outer(node, outer)
+        else:
+            raise self.place.refused(f"{describe_node(node)} cannot refer to the outer query", node)
+        node.meta[OUTER] = outer
+        return node
+
+    def _values_of(self, node: Node) -> Node:
+        """Return a SELECT of aggregates without GROUP BY as a SELECT of a query for each value."""
+        from sqlglot import expressions as exp
+
+        for part, value in node.args.items():
+            if part not in (*_GLOBAL, "order", "distinct", "having", "limit", "offset") and value:
+                what = f"{part.strip('_').upper()} with aggregates without GROUP BY, in a query that refers to the "
+                raise self.place.refused(f"{what}outer query, is not supported", node, "Write GROUP BY.")
+
+        def of_group(item: Node) -> Node:
+            query = exp.Select(**{part: node.args.get(part) for part in _GLOBAL[1:]}).copy()
+            query.set("expressions", [item.copy()])
+            return exp.Subquery(this=query)
+
+        items = []
+        for position, item in enumerate(node.expressions, start=1):
+            name = item.alias or column_name(item, position, Scope(), self.place)
+            items.append(exp.Alias(this=of_group(item.unalias()), alias=exp.to_identifier(name, quoted=True)))
+        having, cut = node.args.get("having"), {part: node.args.get(part) for part in ("limit", "offset")}
+        return exp.Select(expressions=items, where=having and exp.Where(this=of_group(having.this)), **cut)
+
+    def _group_by_outer(self, node: Node, outer: OuterRows) -> None:
+        """Let a SELECT group and partition by the columns of outer rows, and select them last."""
+        from sqlglot import expressions as exp
+
+        def keys() -> list[Node]:
+            return list(map(numbered_column, outer.names, outer.numbers))
+
+        qualify = node.args.get("qualify")
+        parts = node.expressions if qualify is None else [*node.expressions, qualify]
+        for window in [window for part in parts for window in windows_in(part)]:
+            if window.args.get("alias") is not None:
+                what = "a named window in a query that refers to the outer query is not supported"
+                raise self.place.refused(what, window, "Write the window in OVER (...).")
+            window.set("partition_by", [*(window.args.get("partition_by") or ()), *keys()])
+        group = node.args.get("group")
+        if group is not None and not group.args.get("all"):
+            group.set("expressions", [*group.expressions, *keys()])
+        distinct = node.args.get("distinct")
+        on = None if distinct is None else distinct.args.get("on")
+        if distinct is not None and on is not None:
+            distinct.set("on", exp.Tuple(expressions=[*(on.expressions or [on]), *keys()]))
+        named = [exp.alias_(column, name, quoted=True) for column, name in zip(keys(), outer.names, strict=True)]
+        node.set("expressions", [*node.expressions, *named])
+
+
+def numbered_column(name: str, column_number: int) -> ColumnNode:
+    """Return the node of a column by its number."""
+    from sqlglot import expressions as exp
+
+    column = exp.column(name, quoted=True)
+    column.set("number", column_number)
+    return column
+
+
+def linked(branch: Branch, links: Sequence[tuple[int, int]]) -> list[Branch]:
+    """Return the branches in which the columns of each link are equal, or both null."""
+    branches = [branch]
+    for outside, inside in links:
+        branches = [after for one in branches for after in one.same(one.values[outside], one.values[inside])]
+    return branches
+
+
+def outer_names(node: Node) -> list[str]:
+    """Return the names of the columns of outer rows that a query selects in addition."""
+    outer: OuterRows | None = node.meta.get(OUTER)
+    return [] if outer is None else outer.names

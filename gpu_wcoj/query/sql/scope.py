@@ -175,6 +175,23 @@ class GroupedScope(Scope):
         return Scope(self.sources, self.visible, self.parent, self.outer_refused)
 
 
+def column_name(item: Node, position: int, scope: Scope, place: Place) -> str:
+    """Return the name of a column without an alias: of the column or function."""
+    from sqlglot import expressions as exp
+
+    if isinstance(item, (exp.Paren, exp.Window, exp.Filter, exp.IgnoreNulls, exp.RespectNulls, exp.WithinGroup)):
+        return column_name(item.this, position, scope, place)
+    if isinstance(item, (exp.Anonymous, exp.AnonymousAggFunc)):
+        return str(item.name).lower()
+    if isinstance(item, exp.Column):
+        column_number = scope.resolve_local(item, place)
+        columns = [*scope.visible, *(column for source in scope.sources for column in source.columns)]
+        return next((name for name, candidate in columns if candidate == column_number), str(item.name))
+    if isinstance(item, exp.Func) and not isinstance(item, (exp.Connector, exp.Predicate, exp.Cast)):
+        return item.sql_name().lower()
+    return f"column{position}"
+
+
 # A guarded conjunction: atoms and conditions of a future rule, and column values.
 #
 # A variable that occurs once may be null. A condition on its value excludes null: a comparison, a second place in an
@@ -368,6 +385,8 @@ def substituted(value: Expression, names: Mapping[Variable, Expression]) -> Expr
         arguments = tuple(substituted(argument, names) for argument in value.arguments)
         if value.takes_nulls and value.function is None:
             return simplified_call(value.op, *arguments)
+        if NULL in arguments and not value.takes_nulls:
+            return NULL
         return replace(value, arguments=arguments)
     return value
 

@@ -39,7 +39,15 @@ from gpu_wcoj.query.sql.first_rows import (
     read_stages,
     read_terms,
 )
-from gpu_wcoj.query.sql.from_clause import FromClause, Joined
+from gpu_wcoj.query.sql.from_clause import (
+    OUTER,
+    REFERS_OUTSIDE,
+    FromClause,
+    Joined,
+    linked,
+    numbered_column,
+    outer_names,
+)
 from gpu_wcoj.query.sql.scope import (
     ANSWER,
     MAX_BRANCHES,
@@ -50,10 +58,10 @@ from gpu_wcoj.query.sql.scope import (
     GroupedScope,
     Scope,
     Values,
+    column_name,
     substituted,
 )
 from gpu_wcoj.query.sql.source import (
-    Place,
     aggregates_in,
     check_parts,
     describe_node,
@@ -69,6 +77,8 @@ if TYPE_CHECKING:
 
 
 _ZERO = Constant(0)
+ALIASES_REACH = ("duckdb", "snowflake")
+"""Dialects in which the name of a selected expression can stand in the expressions after it, and in WHERE."""
 DOUBLE_MEANS = ("spark", "databricks", "bigquery", "trino", "presto", "athena")
 """Dialects in which AVG of integers is a double."""
 
@@ -335,32 +345,12 @@ PARTS = (
     "windows",
 )
 _PARTS_OF_SETS = ("this", "expression", "distinct", "with_", "by_name")
-_NOT_CORRELATED = (
-    "a query with aggregates, UNION or WITH in a condition cannot refer to the outer query\n"
-    "Join with it in FROM instead, by the columns that are compared."
-)
+_NOT_CORRELATED = "a query with aggregates, UNION or WITH in a condition refers to the outer query"
 
 
 def bare(branch: Branch) -> Branch:
     """Return the branch without column values."""
     return replace(branch, values={})
-
-
-def column_name(item: Node, position: int, scope: Scope, place: Place) -> str:
-    """Return the name of a column without an alias: of the column or function."""
-    from sqlglot import expressions as exp
-
-    if isinstance(item, (exp.Paren, exp.Window, exp.Filter, exp.IgnoreNulls, exp.RespectNulls, exp.WithinGroup)):
-        return column_name(item.this, position, scope, place)
-    if isinstance(item, (exp.Anonymous, exp.AnonymousAggFunc)):
-        return str(item.name).lower()
-    if isinstance(item, exp.Column):
-        column_number = scope.resolve_local(item, place)
-        columns = [*scope.visible, *(column for source in scope.sources for column in source.columns)]
-        return next((name for name, candidate in columns if candidate == column_number), str(item.name))
-    if isinstance(item, exp.Func) and not isinstance(item, (exp.Connector, exp.Predicate, exp.Cast)):
-        return item.sql_name().lower()
-    return f"column{position}"
 
 
 def _goes_on(node: Node, outer: Node) -> bool:
@@ -435,8 +425,10 @@ class Queries(FromClause):
             raise self.place.refused("LIMIT, DISTINCT ON and QUALIFY in a recursion are not supported", node)
         stages = read_stages(node, self.place)
         order = Ordering(node, self.place)
+        outside: list[Node] = [exp.column(name, quoted=True) for name in outer_names(node)]
         sorted_by = [
-            ([order.place_of(part) for part in stage.groups], order.places_of(stage.terms)) for stage in stages
+            ([order.place_of(part) for part in (*stage.groups, *outside)], order.places_of(stage.terms))
+            for stage in stages
         ]
         shown = order.places_of(read_terms(node.args.get("order"), self.place)) if node is self.ordered else []
         for part in ("order", "limit", "offset", *(["qualify"] if numbers_rows(node.args.get("qualify")) else [])):
@@ -451,8 +443,8 @@ class Queries(FromClause):
         for stage, (groups, terms) in zip(stages, sorted_by, strict=True):
             helper = self.helper("first")
             keys = order.keys(terms, derived.columns)
-            numbers = tuple(number for place in groups for number in order.numbers(place, derived.columns))
-            self.first_rows.append(FirstRows(helper, head, tuple(keys), stage.limit, stage.offset, numbers))
+            numbers = dict.fromkeys(number for place in groups for number in order.numbers(place, derived.columns))
+            self.first_rows.append(FirstRows(helper, head, tuple(keys), stage.limit, stage.offset, tuple(numbers)))
             head = helper
         (atom,) = branch.atoms
         branch = replace(branch, atoms=(replace(atom, relation=head),))
@@ -696,7 +688,7 @@ class Queries(FromClause):
             return [[]]
         check_parts(group, self.place, "expressions", "all")
         if group.args.get("all"):
-            return [[item for item, _ in items if next(aggregates_in(item), None) is None]]
+            return [[item.unalias() for item, _ in items if next(aggregates_in(item), None) is None]]
         sets: list[list[Node]] = [[]]
         for element in group.expressions:
             sets = [[*keys, *more] for keys in sets for more in self._sets_of(element)]
@@ -879,7 +871,10 @@ class Queries(FromClause):
             raise self.place.wrong("SELECT names no column", node)
         if node.args.get("kind"):
             raise self.place.refused(f"SELECT AS {node.args['kind']} is not supported", node)
-        joined = self._where(node, self.from_clause(node, around))
+        relations = self.from_clause(node, around)
+        if self.dialect in ALIASES_REACH:
+            self._replace_aliases(node, relations.scope)
+        joined = self._where(node, relations)
         if is_grouped(node):
             derived = self._grouped_select(node, joined)
         else:
@@ -889,6 +884,36 @@ class Queries(FromClause):
             check_parts(node.args["distinct"], self.place)
             return self._once(derived)
         return derived
+
+    def _replace_aliases(self, node: Node, scope: Scope) -> None:
+        """Replace names of selected expressions by these, where FROM has no such column.
+
+        They reach the expressions after them, and WHERE.
+        """
+        from sqlglot import expressions as exp
+
+        named: dict[str, Node] = {}
+
+        def replaced(piece: Node) -> Node:
+            if isinstance(piece, exp.Query):
+                return piece
+            if isinstance(piece, exp.Column) and not isinstance(piece.this, exp.Star) and not piece.args.get("table"):
+                item = named.get(self.place.names.key(piece.name))
+                if item is None or piece.args.get("number") is not None:
+                    return piece
+                return piece if scope.resolve_local(piece, self.place) is not None else exp.Paren(this=item.copy())
+            for part in list(piece.iter_expressions()):
+                made = replaced(part)
+                if made is not part:
+                    part.replace(made)
+            return piece
+
+        for item in node.expressions:
+            _ = replaced(item)
+            if isinstance(item, exp.Alias):
+                named.setdefault(self.place.names.key(item.alias), item.this)
+        if named and node.args.get("where") is not None:
+            _ = replaced(node.args["where"])
 
     def _where(self, node: Node, joined: Joined) -> Joined:
         """Apply WHERE and the deferred conditions."""
@@ -935,7 +960,7 @@ class Queries(FromClause):
             if not isinstance(star, exp.Star):
                 result.append((item, item.alias or column_name(item, position, scope, place)))
                 continue
-            check_parts(star, place)
+            check_parts(star, place, "except_", "replace")
             columns: Sequence[tuple[str, int]] = scope.visible
             if star is not item:
                 source = scope.source(item.args["table"], place)
@@ -946,12 +971,31 @@ class Queries(FromClause):
                 columns = source.columns
             elif not columns:
                 raise place.wrong("'*' needs a FROM", item)
+            names = [name for name, _ in columns]
+            excluded = self._columns_of_star(star.args.get("except_") or (), names)
+            instead = self._columns_of_star(star.args.get("replace") or (), names)
             for name, column_number in columns:
+                if name in excluded:
+                    continue
+                if name in instead:
+                    result.append((exp.alias_(instead[name].this, name, quoted=True), name))
+                    continue
                 column = exp.Column(this=exp.Identifier(this=name, quoted=True))
                 column.set("number", column_number)
                 column.parent = item.parent
                 result.append((column, name))
         return result
+
+    def _columns_of_star(self, nodes: Iterable[Node], names: Sequence[str]) -> dict[str, Node]:
+        """Return the parts of EXCLUDE or REPLACE by the columns that they name."""
+        found: dict[str, Node] = {}
+        for node in nodes:
+            name = node.args["alias"] if node.args.get("alias") is not None else node
+            matches = self.place.names.matching(name.name, bool(name.args.get("quoted")), names)
+            if not matches:
+                raise self.place.unknown(name, names, "columns")
+            found.update(dict.fromkeys(matches, node))
+        return found
 
     def select_within(self, node: Node, scope: Scope, branch: Branch) -> list[tuple[Branch, Values]]:
         """Return the rows of a query in a condition, joined with a row of the outer query."""
@@ -967,15 +1011,19 @@ class Queries(FromClause):
                 raise self.place.wrong("the two queries of UNION have other numbers of columns", node)
             return [pair for part in parts for pair in part]
         row = replace(branch, fixed=branch.fixed | branch.variables)
-        if not isinstance(node, exp.Select) or is_grouped(node) or node.args.get("with_"):
-            derived = self.query(node, Scope(parent=scope, outer_refused=_NOT_CORRELATED))
+        if not isinstance(node, exp.Select) or is_grouped(node) or node.args.get("with_") or keeps_first_rows(node):
+            try:
+                derived = self.query(node.copy(), Scope(parent=scope, outer_refused=_NOT_CORRELATED))
+            except UnsupportedError as error:
+                if not str(error).startswith((_NOT_CORRELATED, REFERS_OUTSIDE)):
+                    raise
+                return self._rows_of_outer_row(node, scope, row)
             if not derived.branches and not derived.head:
                 return []
             read, values = self.read(derived)
             return [(row.joined(read), values)]
         check_parts(node, self.place, *PARTS)
-        relations = self.from_clause(node, scope)
-        joined = self._where(node, replace(relations, branches=[row.joined(branch) for branch in relations.branches]))
+        joined = self._joined_within(node, scope, row)
         items = [item for item, _ in self._expanded(node, joined.scope)]
         pairs = [pair for branch in joined.branches for pair in self.each(items, joined.scope, branch)]
         return [(branch, ()) for branch in joined.branches] if isinstance(node.parent, exp.Exists) else pairs
@@ -995,7 +1043,7 @@ class Queries(FromClause):
         try:
             derived = self.query(query.copy(), Scope(parent=scope, outer_refused=_CORRELATED))
         except UnsupportedError as error:
-            if not str(error).startswith(_CORRELATED):
+            if not str(error).startswith((_CORRELATED, REFERS_OUTSIDE)):
                 raise
             return self._correlated(query, scope, branch)
         if len(derived.columns) != 1:
@@ -1018,16 +1066,20 @@ class Queries(FromClause):
 
         parts = {"expressions", "from_", "joins", "where"}
         other = [part for part in query.args if part not in parts and query.args[part]]
-        if not isinstance(query, exp.Select) or other or self.recursing:
-            raise self.place.refused(
-                "a query as a value that refers to the outer query is supported as SELECT ... FROM ... WHERE", query,
-                "Write a subquery in FROM that groups by the columns that are compared, and join with it.",
-            )  # fmt: skip
+        if self.recursing:
+            what = "a query as a value that refers to the outer query is not supported in a recursion"
+            raise self.place.refused(what, query, "Join with a relation of its values.")
         row = replace(branch, fixed=branch.fixed | branch.variables)
-        relations = self.from_clause(query, scope)
-        joined = self._where(query, replace(relations, branches=[row.joined(each) for each in relations.branches]))
-        (item,) = query.expressions
-        calls = list(aggregates_in(item))
+        calls: list[Node] = []
+        if isinstance(query, exp.Select) and not other and not list(windows_in(query.expressions[0])):
+            joined = self._joined_within(query, scope, row)
+            (item,) = query.expressions
+            calls += aggregates_in(item)
+        else:
+            joined, columns = self._of_outer_row(query, scope, row)
+            if len(columns) != 1:
+                raise self.place.wrong("a query as a value has one column", query)
+            (item,) = columns
         arguments: list[Node] = []
         aggregates = [self._add_aggregate(call, arguments, joined.scope, 0) for call in calls]
         if not calls:
@@ -1037,7 +1089,7 @@ class Queries(FromClause):
         outer_columns = {
             Scope.column(joined.scope, column, self.place): column
             for column in _columns_outside(item, calls)
-            if joined.scope.resolve_local(column, self.place) is None
+            if column.args.get("number") is None and joined.scope.resolve_local(column, self.place) is None
         }
         read_outside = [self.column(column, joined.scope, row) for column in outer_columns.values()]
         added = [(added_to(row, pair), values) for pair, values in pairs]
@@ -1065,6 +1117,46 @@ class Queries(FromClause):
         checked = self._checked(groups, calls, shifted) if calls else shifted
         outside = dict(zip(outer_columns, read_outside, strict=True))
         return self._left_joined(branch, keys, of_outer, groups, checked, calls, item, joined.scope, outside)
+
+    def _joined_within(self, query: Node, scope: Scope, row: Branch) -> Joined:
+        """Return the rows of FROM and WHERE of a query, joined with the outer row that it names."""
+        try:
+            relations = self.from_clause(query.copy(), scope)
+        except UnsupportedError as error:
+            outer = self.outer_rows(query, scope, [row]) if str(error).startswith(REFERS_OUTSIDE) else None
+            if outer is None:
+                raise
+        else:
+            return self._where(query, replace(relations, branches=[row.joined(each) for each in relations.branches]))
+        of_each = query.copy()
+        of_each.meta[OUTER] = outer
+        joined = self._where(of_each, self.from_clause(of_each, scope))
+        columns = [(number, self.column(numbered_column("outer", number), scope, row)) for number in outer.numbers]
+        copies = self.numbered(len(columns))
+        row = row.with_values(dict(zip(copies, (value for _, value in columns), strict=True)))
+        links = tuple(zip(copies, outer.numbers, strict=True))
+        branches = [after for each in joined.branches for after in linked(row.joined(each), links)]
+        return replace(joined, branches=branches or [row.joined(each).never() for each in joined.branches[:1]])
+
+    def _of_outer_row(self, query: Node, scope: Scope, row: Branch) -> tuple[Joined, list[ColumnNode]]:
+        """Return the rows of a query joined with the outer row that it names, and their columns."""
+        from sqlglot import expressions as exp
+
+        joined = self.lateral(query, exp.Subquery(), scope, [row])
+        if joined is None:
+            raise self.place.refused("this query refers to names of the outer query that it cannot use here", query)
+        columns = [numbered_column(name, number) for name, number in joined.scope.visible]
+        outside = [numbered_column("outer", number) for number, _ in joined.links]
+        row = row.with_values({column.args["number"]: self.column(column, scope, row) for column in outside})
+        branches = [after for each in joined.branches for after in linked(row.joined(each), joined.links)]
+        return replace(joined, branches=branches or [row.joined(each).never() for each in joined.branches[:1]]), columns
+
+    def _rows_of_outer_row(self, query: Node, scope: Scope, row: Branch) -> list[tuple[Branch, Values]]:
+        """Return the rows of a query that refers to an outer row, with their values."""
+        joined, columns = self._of_outer_row(query, scope, row)
+        return [
+            (each, tuple(self.column(column, joined.scope, each) for column in columns)) for each in joined.branches
+        ]
 
     def _left_joined(
         self, branch: Branch, keys: tuple[Variable, ...], of_outer: Atom, groups: _Groups,

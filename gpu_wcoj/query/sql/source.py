@@ -331,7 +331,7 @@ def statements(text: str, dialect: str, place: Place, functions: Iterable[str] =
             for table in ("FUNCTIONS", "FUNCTION_PARSERS"):
                 known = {name: made for name, made in getattr(parser, table).items() if name.lower() not in functions}
                 setattr(parser, table, known)
-            nodes = [node for node in parser.parse(tokens, text) if node is not None]
+            nodes = [_as_query(node) for node in parser.parse(tokens, text) if node is not None]
         for node in nodes:
             _mark_aggregates(_check_depth(node, place), functions)
     except ParseError as error:
@@ -345,6 +345,17 @@ def statements(text: str, dialect: str, place: Place, functions: Iterable[str] =
     if not nodes:
         raise SqlSyntaxError("the text has no statement; write SELECT or CREATE VIEW", text, 1, 1, 1, place.source)
     return nodes
+
+
+def _as_query(node: Node) -> Node:
+    """Return a statement that gives rows as a SELECT of them; others as they are."""
+    from sqlglot import expressions as exp
+
+    if not isinstance(node, (exp.Pivot, exp.Describe, exp.Summarize)):
+        return node
+    clause = node.args.get("with_")
+    node.set("with_", None)
+    return exp.Select(expressions=[exp.Star()], from_=exp.From(this=exp.Subquery(this=node)), with_=clause)
 
 
 def _mark_aggregates(calls: Iterable[Node], functions: Iterable[str]) -> None:
@@ -518,13 +529,17 @@ _WORDS = {
     "cube": ("WITH CUBE", "Write GROUP BY CUBE (a, b)."),
     "hint": ("a hint", "Leave it out."),
     "hints": ("a hint", "Leave it out."),
-    "pivots": ("PIVOT", "Write a CASE for each column."),
+    "pivots": (
+        "PIVOT",
+        "Write an aggregate with FILTER for each column, or for UNPIVOT a SELECT for each; gpu_wcoj.query answers it.",
+    ),
     "into": ("INTO", "Write CREATE VIEW name AS SELECT ..."),
     "locks": ("FOR UPDATE", "Leave it out."),
     "by_name": ("BY NAME here", "Name the columns of both queries in the same order."),
     "on": ("DISTINCT ON here", "Write it in a SELECT that stands alone, in FROM or in WITH."),
     "except_": ("EXCLUDE", "Name the columns to select."),
     "replace": ("REPLACE", "Name the columns to select."),
+    "rename": ("RENAME", "Name the columns to select, with AS."),
     "properties": ("this kind of view", "Write CREATE VIEW name AS SELECT ...; what is kept is up to the program."),
     "when": ("a point in time", "Relations are as the last tick has left them."),
     "version": ("a version of a table", "Relations are as the last tick has left them."),
@@ -562,11 +577,13 @@ def describe_node(node: Node) -> str:
 
 
 def has_query(node: Node) -> bool:
-    """Return whether a condition contains EXISTS or IN of a query."""
+    """Return whether a condition contains EXISTS, or IN, ANY or ALL of a query."""
     from sqlglot import expressions as exp
 
     return any(
-        isinstance(predicate, exp.Exists) or predicate.args.get("query") is not None
+        isinstance(predicate, exp.Exists)
+        or predicate.args.get("query") is not None
+        or (isinstance(predicate, (exp.Any, exp.All)) and isinstance(predicate.this.unnest(), exp.Query))
         for predicate in node.find_all(exp.Predicate)
     )
 

@@ -476,6 +476,8 @@ def reason_against(rules: Rules) -> str:
     loops = loops_of(core)
     if core.demands or any(helper.relation in loops for helper in core.helpers):
         return f"it aggregates within a recursion, whose groups pass through many cells: {_cycle(core, loops)}"
+    if core.limits:
+        return f"'{core.limits[0]}' counts rows that many cells have"
     return ""
 
 

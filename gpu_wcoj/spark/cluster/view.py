@@ -6,6 +6,7 @@ import contextlib
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,8 @@ import pyarrow.parquet as pq
 from pyspark.sql import functions as sf
 
 from gpu_wcoj.engine.options import ProgramOptions
+from gpu_wcoj.errors import UnsupportedError
+from gpu_wcoj.explain.render import Format
 from gpu_wcoj.program import Program
 from gpu_wcoj.query.ir import Rules
 from gpu_wcoj.spark.cluster.driver import LOAD, CellOptions, CellRun, Notes, flow, work_of
@@ -96,7 +99,7 @@ class CellView(RunningView):
             self._restored = reader.manifest.version, reader.program(ProgramOptions(backend="cpu"))
         return self._restored[1]
 
-    def count(self, name: str) -> int:
+    def _count(self, name: str) -> int:
         """Return the number of rows of a relation after the last committed batch.
 
         For outputs it is known. For inputs, kept heads and heads whose derivations are counted, it is read from the
@@ -118,8 +121,25 @@ class CellView(RunningView):
                 return ZSet.from_arrow(rows, weight="weight")
         return self.program.relation(name)
 
-    def explain(self) -> str:
-        """Return the plan of the program on cells; the checkpoint is opened if necessary."""
+    def explain(
+        self,
+        *,
+        analyze: bool = False,
+        bounds: bool = False,
+        statistics: str | PathLike[str] | None = None,
+        format: Format = "text",  # noqa: A002  # as in Program.explain
+    ) -> str:
+        """Return the plan of the program on cells, as text; the checkpoint is opened if necessary.
+
+        Raises
+        ------
+        UnsupportedError
+            For any option: `program` has the plan of a program in this process, in all formats.
+        """
+        if analyze or bounds or statistics is not None or format != "text":
+            raise UnsupportedError.unsupported(
+                "an option of explain() for a view on cells", remedy="Call view.program.explain(...)."
+            )
         if self._run is not None:
             self._plan = self._run.explain()
         if not self._plan:

@@ -15,7 +15,7 @@ import pytest
 pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'gpu_wcoj[spark]'")
 
 import gpu_wcoj.spark as gws
-from gpu_wcoj import Program, ZSet
+from gpu_wcoj import Program, ZSet, errors
 from gpu_wcoj.engine.options import ProgramOptions
 from gpu_wcoj.errors import CheckpointError, CheckpointMismatchError, GpuWcojError
 from gpu_wcoj.spark.cluster import view as cells_view
@@ -136,6 +136,20 @@ def test_what_cells_do_not_do(spark: Any, tmp_path: Path) -> None:
     frame = spark.createDataFrame([], "a array<int>, b int, weight bigint")
     with pytest.raises(GpuWcojError, match="relation 'r', column 'a': type 'array<int>'"):
         CellRun.open("p(a) :- r(a, b).", {"r": frame.schema}, CellOptions(), checkpoint=tmp_path / "other")
+
+
+def test_a_view_on_cells_has_the_interface_of_other_views(spark: Any, tmp_path: Path) -> None:
+    frame = spark.createDataFrame([(1, 2), (2, 3), (2, 4)], "a bigint, b bigint")
+    with gws.maintain({"edge": frame}, REACH, layout="hypercube", cells=2, checkpoint=tmp_path / "ckpt") as view:
+        view.load()
+        assert (view.is_closed, view.outputs, view.columns) == (False, ("far",), {"far": ["a", "c"]})
+        assert sorted(view.rows()["far"]) == [(1, 3), (1, 4)]
+        assert sorted(view.snapshot("edge").rows()) == [(1, 2), (2, 3), (2, 4)]
+        assert (view.count(), view.count("edge")) == ({"far": 2}, 3)
+        assert view.statistics() == view.program.statistics()
+        with pytest.raises(errors.UnsupportedError, match=r"an option of explain\(\) for a view on cells"):
+            view.explain(format="json")
+    assert view.is_closed
 
 
 def test_the_last_operation_on_a_row_wins(spark: Any, tmp_path: Path) -> None:

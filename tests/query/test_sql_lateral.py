@@ -1,0 +1,147 @@
+"""Queries that refer to rows outside of them: LATERAL, ASOF, and queries that group or cut; other joins, and aliases.
+
+Each view is compared with DuckDB after every tick, with nulls, duplicates and deletions.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+import gpu_wcoj as gw
+from gpu_wcoj.errors import CalculationError, SqlSyntaxError, UnsupportedError
+
+Row = tuple[int | None, int | None]
+
+LATERAL = [
+    "SELECT t.a, x.b FROM t, LATERAL (SELECT u.b FROM u WHERE u.a = t.a) x",
+    "SELECT t.a, x.m FROM t, LATERAL (SELECT max(u.b) AS m FROM u WHERE u.a = t.a) x",
+    "SELECT t.a, x.m, x.n FROM t, LATERAL (SELECT max(b) AS m, count(*) AS n FROM u WHERE u.a < t.a) x",
+    "SELECT t.a, x.n FROM t, LATERAL (SELECT count(*) AS n FROM u WHERE u.a = t.a HAVING count(*) > 1) x",
+    "SELECT t.a, x.b FROM t, (SELECT u.b FROM u WHERE u.a = t.a) x",
+    "SELECT * FROM t LEFT JOIN LATERAL (SELECT u.b FROM u WHERE u.a = t.a ORDER BY u.b DESC LIMIT 1) x ON x.b > t.b",
+    "SELECT t.a, x.b FROM t CROSS JOIN LATERAL (SELECT b FROM u WHERE a = t.a ORDER BY b, a LIMIT 2 OFFSET 1) x",
+    "SELECT t.a, x.k, x.n FROM t, LATERAL (SELECT u.b AS k, count(*) AS n FROM u WHERE u.a >= t.a GROUP BY u.b) x",
+    "SELECT t.a, x.k, x.n FROM t, LATERAL (SELECT u.b AS k, sum(a) AS n FROM u WHERE u.a >= t.a GROUP BY ALL) x",
+    "SELECT t.a, x.d FROM t, LATERAL (SELECT DISTINCT u.b AS d FROM u WHERE u.a = t.a) x",
+    "SELECT t.a, x.d FROM t, LATERAL (SELECT DISTINCT ON (u.b) u.a, u.b AS d FROM u WHERE u.a > t.a ORDER BY u.a) x",
+    "SELECT t.a, x.d FROM t, LATERAL (SELECT b AS d FROM u WHERE a = t.a UNION SELECT a FROM u WHERE b = t.b) x",
+    "SELECT t.a, x.d FROM t, LATERAL (SELECT b AS d FROM u WHERE a = t.a EXCEPT SELECT a FROM u WHERE b = t.b) x",
+    "SELECT t.a, x.d FROM t, LATERAL (SELECT b AS d FROM u WHERE a > t.a UNION ALL SELECT t.b ORDER BY d LIMIT 2) x",
+    "SELECT t.a, x.d, y.e FROM t, LATERAL (SELECT t.a + 1 AS d) x, LATERAL (SELECT x.d * u.b AS e FROM u) y",
+    "SELECT t.a, x.r FROM t, LATERAL (SELECT row_number() OVER (ORDER BY u.b, u.a) AS r FROM u WHERE u.a = t.a) x",
+    "SELECT t.a, r FROM t, LATERAL (SELECT b AS r FROM u WHERE a = t.a QUALIFY row_number() OVER (ORDER BY b) = 1) x",
+    "SELECT t.a, x.b, w.a FROM t JOIN LATERAL (SELECT b FROM u WHERE a = t.a) x ON x.b = t.b JOIN u w ON w.b = x.b",
+    "SELECT t.a, x.b FROM t, LATERAL (SELECT u.b, s.a FROM u LEFT JOIN t s ON s.a = u.a AND s.b = t.b) x",
+    "SELECT t.a, x.b FROM t, LATERAL (SELECT s.b FROM u RIGHT JOIN t s ON s.a = u.a WHERE s.b = t.b) x",
+    "SELECT * FROM t, LATERAL (SELECT * FROM u WHERE u.a = t.a) x (c, d)",
+    "SELECT * FROM t, LATERAL (SELECT count(*) AS n FROM u) x",
+]
+ASOF = [
+    "SELECT t.a, t.b, u.b FROM t ASOF JOIN u ON t.b >= u.b",
+    "SELECT t.a, t.b, u.b FROM t ASOF LEFT JOIN u ON t.a = u.a AND t.b > u.b",
+    "SELECT t.a, t.b, e.b FROM t ASOF JOIN u e ON t.a = e.a AND e.b >= t.b",
+    "SELECT t.a, t.b, e.b FROM t ASOF JOIN (SELECT DISTINCT a, b FROM u) e ON t.a = e.a AND t.b < e.b",
+    "SELECT t.a, t.b, u.b FROM t ASOF JOIN u USING (a, b)",
+]
+VALUES = [
+    "SELECT a, (SELECT u.b FROM u WHERE u.a = t.a ORDER BY u.b DESC LIMIT 1) AS x FROM t",
+    "SELECT a, (SELECT count(*) FROM u WHERE u.a = t.a GROUP BY u.a) AS x FROM t",
+    "SELECT a, (SELECT count(*) FROM u WHERE u.a = t.a HAVING count(*) > 1) AS x FROM t",
+    "SELECT a, (SELECT DISTINCT u.a FROM u WHERE u.a = t.a) AS x FROM t",
+    "SELECT a, (SELECT max(s.n) FROM (SELECT count(*) AS n FROM u WHERE u.a = t.a GROUP BY u.b) s) AS x FROM t",
+    "SELECT a, (SELECT sum(x.b) FROM (SELECT u.b FROM u WHERE u.a = t.a ORDER BY u.b LIMIT 2) x) AS m FROM t",
+    "SELECT a, (SELECT lag(b, 1, -1) OVER (ORDER BY b) AS p FROM u WHERE a = t.a ORDER BY p LIMIT 1) AS m FROM t",
+    "SELECT t.a, count(*) AS n, (SELECT u.b FROM u WHERE u.a = t.a ORDER BY u.b LIMIT 1) AS x FROM t GROUP BY t.a",
+    "SELECT a FROM t WHERE b = (SELECT u.b FROM u WHERE u.a = t.a ORDER BY u.b LIMIT 1)",
+    "SELECT a FROM t WHERE EXISTS (SELECT u.b FROM u WHERE u.a = t.a GROUP BY u.b HAVING count(*) > 1)",
+    "SELECT a FROM t WHERE NOT EXISTS (SELECT u.b FROM u WHERE u.a = t.a GROUP BY u.b HAVING sum(u.a) > 1)",
+    "SELECT a FROM t WHERE EXISTS (SELECT 1 FROM u WHERE u.a = t.a LIMIT 1)",
+    "SELECT a FROM t WHERE b IN (SELECT u.b FROM u WHERE u.a = t.a ORDER BY u.b LIMIT 2)",
+    "SELECT a FROM t WHERE b NOT IN (SELECT max(u.b) FROM u WHERE u.a = t.a GROUP BY u.b)",
+    "SELECT a FROM t WHERE b >= ALL (SELECT count(*) FROM u WHERE u.a = t.a)",
+    "SELECT a FROM t WHERE b > ANY (SELECT x.m FROM (SELECT max(u.b) AS m FROM u WHERE u.a = t.a) x)",
+    "SELECT a FROM t WHERE EXISTS (SELECT u.a FROM u WHERE u.b = t.b EXCEPT SELECT u.b FROM u WHERE u.a = t.a)",
+    "SELECT t.a, sum(t.b) AS s FROM t GROUP BY t.a HAVING EXISTS (SELECT u.b FROM u WHERE u.a = t.a GROUP BY u.b)",
+]
+
+
+JOINS_AND_NAMES = [
+    "SELECT * FROM t SEMI JOIN u ON t.a = u.a AND t.b < u.b",
+    "SELECT * FROM t ANTI JOIN u ON t.a = u.a",
+    "SELECT a, b FROM t ANTI JOIN u USING (a)",
+    "SELECT * EXCLUDE (b) FROM t",
+    "SELECT t.* REPLACE (a + 1 AS a) FROM t",
+    "SELECT a + 1 AS c, c * 2 AS d, b FROM t WHERE d > 4",
+    "SELECT a AS c, count(*) AS n, n + 1 AS m FROM t WHERE c > 0 GROUP BY c",
+    "SELECT t.a + u.a AS d, d + 1 AS c FROM t JOIN u ON t.b = u.b WHERE (SELECT max(s.a) FROM t s) < c",
+]
+
+
+def drawn(chance: random.Random) -> Row:
+    first, second = (chance.choice([None, 0, 1, 2, 3]) for _ in range(2))
+    return first, second
+
+
+def table(rows: list[Row]) -> pa.Table:
+    return pa.table({name: pa.array([row[i] for row in rows], pa.int64()) for i, name in enumerate("ab")})
+
+
+def by_duckdb(query: str, tables: dict[str, list[Row]]) -> Counter[tuple[object, ...]]:
+    with duckdb.connect() as connection:
+        for name, rows in tables.items():
+            connection.register(name, table(rows))
+        return Counter(connection.sql(query).fetchall())
+
+
+@pytest.mark.parametrize("query", [*LATERAL, *ASOF, *VALUES, *JOINS_AND_NAMES])
+def test_a_view_equals_duckdb_after_every_tick(query: str):
+    seed = f"lateral {query}"
+    print(f"seed {seed!r}")
+    chance = random.Random(seed)
+    tables = {name: [drawn(chance) for _ in range(7)] for name in "tu"}
+    view = gw.view(query, {name: table(rows) for name, rows in tables.items()})
+    for _ in range(4):
+        assert Counter(view.snapshot().rows()) == by_duckdb(query, tables)
+        changes: dict[str, list[tuple[Row, int]]] = {name: [] for name in "tu"}
+        for name, rows in tables.items():
+            for _ in range(chance.choice((0, 1, 2))):
+                if rows and chance.random() < 0.5:
+                    changes[name].append((rows.pop(chance.randrange(len(rows))), -1))
+                else:
+                    rows.append(drawn(chance))
+                    changes[name].append((rows[-1], 1))
+        view.apply({name: rows for name, rows in changes.items() if name in view.program.inputs})
+
+
+def test_only_lateral_makes_relations_visible_outside_of_duckdb():
+    tables = {"t": {"a": [1]}, "u": {"a": [1], "b": [2]}}
+    text = "SELECT x.b FROM t, {}(SELECT u.b FROM u WHERE u.a = t.a) x"
+    assert gw.view(text.format("LATERAL "), tables, dialect="postgres", language="sql").snapshot().rows() == [(2,)]
+    with pytest.raises(UnsupportedError, match="a subquery in FROM cannot refer to the outer query"):
+        gw.view(text.format(""), tables, dialect="postgres", language="sql")
+
+
+@pytest.mark.parametrize(
+    ("query", "error", "says"),
+    [
+        ("FROM t RIGHT JOIN LATERAL (SELECT b FROM u WHERE a = t.a) x ON TRUE", UnsupportedError, "a RIGHT JOIN"),
+        ("SELECT * FROM t, LATERAL (WITH w AS (SELECT 1) SELECT b FROM u WHERE a = t.a)", UnsupportedError, "WITH in"),
+        ("SELECT * FROM t, LATERAL unnest([t.a]) x", UnsupportedError, "LATERAL of a function"),
+        ("SELECT * FROM t ASOF JOIN u ON t.a = u.a", SqlSyntaxError, "an ASOF join needs one condition with"),
+        ("SELECT * FROM t ASOF JOIN u ON t.a >= t.b", SqlSyntaxError, "a column of each side"),
+        (
+            "WITH RECURSIVE r AS (SELECT 1 AS k UNION SELECT b FROM r, LATERAL (SELECT b FROM u WHERE a = k) x) FROM r",
+            UnsupportedError,
+            "not supported in a recursion",
+        ),
+        ("SELECT a, (SELECT u.b FROM u WHERE u.a = t.a LIMIT 2) AS x FROM t", CalculationError, "more than one row"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_kept_is_refused(query: str, error: type[Exception], says: str):
+    with pytest.raises(error, match=says):
+        gw.view(query, t={"a": [1, 2], "b": [1, 1]}, u={"a": [1, 1], "b": [1, 2]})
