@@ -21,7 +21,7 @@ from bench.engine import machine
 from bench.engine.graph import STANDARD, by_degree
 from bench.spark import graphs
 from bench.spark.metered import Metered, metered
-from bench.spark.queries import QUERIES, TRIANGLE, Query
+from bench.spark.queries import MOTIF, QUERIES, TRIANGLE, Query
 from bench.spark.streaming import keep_up, median_batch, overhead, sql_delta
 
 RESULTS = Path(__file__).parents[1] / "results"
@@ -115,6 +115,12 @@ def _one_shot(spark: SparkSession, graph: graphs.Graph, query: Query, limit: flo
     def joined() -> int:
         return _read(gws.join(spark, query.program, {"edge": frame}))
 
+    def counted_motif() -> int:
+        return gws.count(spark, MOTIF, {"edges": frame}).popitem()[1]
+
+    def matched() -> int:
+        return _read(gws.find(frame, MOTIF).selectExpr("a.id AS a", "b.id AS b", "c.id AS c"))
+
     def sql(select: str) -> DataFrame:
         return spark.sql(f"SELECT {select} FROM {query.joins}")
 
@@ -135,6 +141,8 @@ def _one_shot(spark: SparkSession, graph: graphs.Graph, query: Query, limit: flo
     yield noted("gws.count", got)
     if query is TRIANGLE:
         yield noted("gws.join, all rows read by Spark", metered(spark, joined, limit))
+        yield noted("gws.count of the motif", metered(spark, counted_motif, limit))
+        yield noted("gws.find, all rows read by Spark", metered(spark, matched, limit))
     for order, path in graph.paths.items():
         spark.read.parquet(str(path)).createOrReplaceTempView("edge")
         yield noted(f"Spark SQL count, vertices {order}", metered(spark, sql_count, limit))

@@ -22,6 +22,9 @@ TRIANGLE = Query(
     "x.src AS a, x.dst AS b, y.dst AS c",
 )
 
+MOTIF = "(a)-[]->(b); (b)-[]->(c); (a)-[]->(c)"
+"""The motif of triangles."""
+
 CLIQUE = Query(
     "4-clique",
     "clique(a, b, c, d) :- edge(a, b), edge(a, c), edge(a, d), edge(b, c), edge(b, d), edge(c, d).",

@@ -34,10 +34,11 @@ from gpu_wcoj.query.motif.compile import MOTIF, ROW, Semantics
 from gpu_wcoj.query.motif.parse import Motif
 from gpu_wcoj.query.motif.parse import parse as parse_motif
 from gpu_wcoj.spark.cluster.exchange import quoted
-from gpu_wcoj.spark.cluster.layout import CellLayout
+from gpu_wcoj.spark.cluster.layout import CellLayout, reason_against
 from gpu_wcoj.spark.cluster.plan import cell_plan
-from gpu_wcoj.spark.cluster.view import Spread, choose_for_answer, estimated_bytes, files_of
+from gpu_wcoj.spark.cluster.view import Spread, choose_for_answer, estimated_bytes, estimated_layout, files_of
 from gpu_wcoj.spark.cluster.worker import change_schema
+from gpu_wcoj.spark.files import collect_table
 from gpu_wcoj.spark.maintenance import (
     Tables,
     cells_layout,
@@ -54,7 +55,6 @@ from gpu_wcoj.spark.options import Layout, SparkOptions
 from gpu_wcoj.spark.output import Attempt, check_columns, json_schema
 from gpu_wcoj.spark.schema import spark_schema
 from gpu_wcoj.spark.session import check_frames, require_classic
-from gpu_wcoj.spark.sources import collect_table
 from gpu_wcoj.views.matcher import MOTIF_OPTIONS, MotifOptions, refuse_options, tables_of
 
 if TYPE_CHECKING:
@@ -189,7 +189,12 @@ def find(
     id: str = "id",  # noqa: A002  # the column is called so
     src: str = "src",
     dst: str = "dst",
-    **options: Any,
+    path: str | PathLike[str] | None = None,
+    layout: Layout | None = None,
+    cells: int | None = None,
+    backend: BackendName | None = None,
+    threads: int | None = None,
+    **unknown: object,
 ) -> DataFrame:
     """Find the matches of a motif in DataFrames, as a DataFrame.
 
@@ -204,8 +209,10 @@ def find(
         DataFrame of edges, whose ends are the vertices.
     motif, where, semantics, columns, ids, id, src, dst
         See `gpu_wcoj.find`.
-    options
-        ``path``, ``layout``, ``cells``, ``backend`` and ``threads`` as `join` takes them.
+    path, layout, cells, backend, threads
+        See `join`.
+    unknown
+        Other options raise an error.
 
     Returns
     -------
@@ -225,13 +232,10 @@ def find(
     >>> gws.find(edges, "(a)-[e]->(b); (b)-[]->(c); (c)-[]->(a)").select("a.id", "e.dst").first()  # doctest: +SKIP
     Row(id=1, dst=2)
     """
-    for name in options:
-        if name not in _FIND_OPTIONS:
-            raise UsageError.unknown_name("option", name, _FIND_OPTIONS)
-    path = options.pop("path", None)
+    _refuse_unknown(unknown, (*MOTIF_OPTIONS, "path", "layout", "cells", "backend", "threads"))
     tables = _graph_frames(graph)
     spark = tables["edges"].sparkSession
-    spark_options = _options(spark, **options)
+    spark_options = _options(spark, layout=layout, cells=cells, backend=backend, threads=threads)
     asked = MotifOptions(where, semantics, columns, ids, id, src, dst)
     query = _motif_query(motif, tables, asked)
     check_columns(spark, "the matches", [column.label for column in query.columns])
@@ -246,8 +250,10 @@ def find(
     return query.matches(answer, tables)
 
 
-_FIND_OPTIONS = ("path", "layout", "cells", "backend", "threads")
-"""The options of `find` that are not those of the motif."""
+def _refuse_unknown(unknown: Mapping[str, object], options: Sequence[str]) -> None:
+    """Raise for the first unknown option."""
+    for name in unknown:
+        raise UsageError.unknown_name("option", name, options)
 
 
 def _graph_frames(graph: Any) -> dict[str, DataFrame]:
@@ -330,15 +336,29 @@ def count(
     dialect: str = "duckdb",
     backend: BackendName | None = None,
     threads: int | None = None,
-    **more: Any,
+    where: str | None = None,
+    semantics: Semantics | None = None,
+    ids: Mapping[str, Any] | None = None,
+    id: str | None = None,  # noqa: A002  # the column is called so
+    src: str | None = None,
+    dst: str | None = None,
+    **unknown: object,
 ) -> dict[str, int]:
     """Return the number of rows of each output of a program over DataFrames.
 
-    The rows are counted without being listed.
+    The rows are counted without being listed. In bag semantics, the number is the sum of the rows' weights.
 
-    The parameters are those of `join`. In bag semantics, the sum of the rows' weights. For a motif, the DataFrames are
-    ``edges`` and ``vertices``, and `more` has the options of `find`.
+    Parameters
+    ----------
+    spark, program, frames, layout, cells, bag, language, dialect, backend, threads
+        See `join`. For a motif, the DataFrames are ``edges`` and ``vertices``.
+    where, semantics, ids, id, src, dst
+        For a motif only; see `find`.
+    unknown
+        Other options raise an error.
     """
+    _refuse_unknown(unknown, _COUNT_OPTIONS)
+    more = _passed(where=where, semantics=semantics, ids=ids, id=id, src=src, dst=dst)
     options = _options(spark, layout=layout, cells=cells, backend=backend, threads=threads)
     keys = None
     if is_motif(program, language):
@@ -376,13 +396,31 @@ def explain(
     bag: bool | None = None,
     language: Language | None = None,
     dialect: str = "duckdb",
-    **more: Any,
+    where: str | None = None,
+    semantics: Semantics | None = None,
+    columns: Sequence[str] | None = None,
+    ids: Mapping[str, Any] | None = None,
+    id: str | None = None,  # noqa: A002  # the column is called so
+    src: str | None = None,
+    dst: str | None = None,
+    **unknown: object,
 ) -> str:
     """Return the layout and the plan of `join`, `count` or `find`, and the reason, as text.
 
-    For a motif, the DataFrames are ``edges`` and ``vertices``, and `more` has the options of `find`. The text says
-    which columns the join reads, and which are joined to the matches.
+    With ``layout="auto"``, the text has the estimated seconds of one engine and of cells. For a motif, it says which
+    columns the join reads, and which are joined to the matches.
+
+    Parameters
+    ----------
+    spark, program, frames, layout, cells, bag, language, dialect
+        See `join`. For a motif, the DataFrames are ``edges`` and ``vertices``.
+    where, semantics, columns, ids, id, src, dst
+        For a motif only; see `find`.
+    unknown
+        Other options raise an error.
     """
+    _refuse_unknown(unknown, (*_COUNT_OPTIONS, "columns"))
+    more = _passed(where=where, semantics=semantics, columns=columns, ids=ids, id=id, src=src, dst=dst)
     options = _options(spark, layout=layout, cells=cells, backend="cpu")
     lines = []
     if is_motif(program, language):
@@ -398,7 +436,11 @@ def explain(
     if isinstance(chosen, CellLayout):
         lines.append(str(cell_plan(engine.rules, engine.outputs, engine.bag, chosen)))
     else:
-        lines.append(f"layout one, in the driver: {chosen}\n{engine.explain()}")
+        lines.append(f"layout one, in the driver: {chosen}")
+        if options.layout != "one" and "estimated" not in chosen and not reason_against(engine.rules):
+            layout_of_cells = cells_layout(options.layout)
+            lines.append(f"the answer is {estimated_layout(spark, engine, frames, layout_of_cells, options.cells)[1]}")
+        lines.append(engine.explain())
     return "\n".join(lines)
 
 
@@ -406,10 +448,16 @@ def _motif_options(bag: bool | None, more: Mapping[str, Any]) -> MotifOptions:
     """Return the options of a motif."""
     if bag is not None:
         refuse_options(["bag"])
-    for name in more:
-        if name not in MOTIF_OPTIONS:
-            raise UsageError.unknown_name("option of a motif", name, MOTIF_OPTIONS)
     return MotifOptions(**more)
+
+
+def _passed(**options: Any) -> dict[str, Any]:
+    """Return the options that a call has passed."""
+    return {name: value for name, value in options.items() if value is not None}
+
+
+_COUNT_OPTIONS = ("layout", "cells", "bag", "language", "dialect", "where", "semantics", "ids", "id", "src", "dst")
+"""The options that `count` and `explain` both have."""
 
 
 def _options(spark: SparkSession, **call: Any) -> SparkOptions:

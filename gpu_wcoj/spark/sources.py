@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
-import gc
 import logging
-import sys
-import zipimport
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
-from itertools import pairwise
+from functools import cached_property, reduce
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import unquote, urlparse
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from pyspark.sql import functions as sf
 from pyspark.sql.types import (
     DateType,
@@ -34,18 +28,18 @@ from gpu_wcoj.errors import (
     ColumnError,
     SchemaError,
     TypeMismatchError,
-    UnsupportedTypeError,
     UsageError,
     entry_point,
     listed,
 )
+from gpu_wcoj.spark.cluster.hashing import row_digests
+from gpu_wcoj.spark.files import PlainStream, plain_files, plain_stream, read_batch, streams_of
 from gpu_wcoj.spark.options import Format
-from gpu_wcoj.spark.schema import arrow_schema
 from gpu_wcoj.spark.session import require_classic
 from gpu_wcoj.zset.zset import ZSet
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import DataType, StructField
 
 
@@ -479,210 +473,6 @@ def _raised(before: str, value: Column, after: str) -> Column:
     return sf.raise_error(sf.concat(sf.lit(f"gpu_wcoj: {before}"), quoted_value, sf.lit(after))).cast("bigint")
 
 
-# The inputs of a DataFrame: files that the engine can read itself, and names of streams.
-
-
-_NAMING = ("path", "subscribe", "subscribePattern", "assign", "table", "topic")
-"""Options of a stream that name its input; other options are settings or secrets."""
-
-
-def streams_of(df: DataFrame) -> list[str]:
-    """Return the inputs of the streams in a DataFrame's plan, in the plan's order."""
-    leaves = _plan(df, "analyzed").collectLeaves()
-    names = []
-    for i in range(leaves.size()):
-        leaf = leaves.apply(i)
-        if leaf.isStreaming():
-            names.append(_stream_name(leaf))
-    return names
-
-
-def plain_files(df: DataFrame) -> list[str] | None:
-    """Return the local Parquet files of a DataFrame that only selects their columns; else None."""
-    files, names = _plain_files(df)
-    return files if names == df.columns else None
-
-
-def _plain_files(df: DataFrame) -> tuple[list[str] | None, list[str]]:
-    """Return `plain_files` of a DataFrame that may rename columns, and the columns in the files."""
-    plan = _plan(df, "optimizedPlan")
-    names = df.columns
-    if plan.nodeName() == "Project":
-        chosen = _scala_list(plan.projectList())
-        values = [value.child() if value.nodeName() == "Alias" else value for value in chosen]
-        if any(value.nodeName() != "AttributeReference" for value in values):
-            return None, []
-        names = [str(value.name()) for value in values]
-        plan = plan.child()
-    return _files_of(df, plan), names
-
-
-def _files_of(df: DataFrame, plan: Any) -> list[str] | None:
-    """Return the local Parquet files of a plan that only reads them; else None."""
-    if not plan.getClass().getName().endswith(".LogicalRelation"):
-        return None
-    relation = plan.relation()
-    if not relation.getClass().getName().endswith(".HadoopFsRelation"):
-        return None
-    if relation.fileFormat().toString() != "Parquet" or not relation.partitionSchema().isEmpty():
-        return None
-    roots = sorted(f"{root}/" for root in _scala_list(relation.location().rootPaths()))
-    if any(following.startswith(root) for root, following in pairwise(roots)):
-        return None  # a file that is named twice has its rows twice, and stands among the input files once
-    paths = []
-    for name in df.inputFiles():
-        parsed = urlparse(name)
-        if parsed.scheme not in ("", "file") or parsed.netloc:
-            return None
-        paths.append(unquote(parsed.path))
-    return sorted(paths)
-
-
-def collect_table(df: DataFrame) -> tuple[pa.Table, bool]:
-    """Return the rows of a batch DataFrame, and whether they were read without the JVM."""
-    files = plain_files(df)
-    if files:
-        table = _read_files(files, df.schema)
-        if table is not None:
-            return table, True
-    return df.toArrow(), False
-
-
-MapFunction = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
-"""A function for ``mapInArrow``."""
-
-
-def as_task(function: MapFunction) -> MapFunction:
-    """Return a function for ``mapInArrow`` that makes later tasks of its worker start sooner.
-
-    Before each task, PySpark lets all finders of modules read their folders anew. Those of Zip files read the whole
-    list of PySpark's files, once for each of its packages, in Python 3.11. They are a cache, which forgets them here.
-    After each task, all objects are searched for garbage: those of imported modules are left out.
-    """
-
-    def run_task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for path, finder in list(sys.path_importer_cache.items()):
-            if isinstance(finder, zipimport.zipimporter):
-                del sys.path_importer_cache[path]
-        _freeze_modules()
-        return function(batches)
-
-    return run_task
-
-
-@functools.cache
-def _freeze_modules() -> None:
-    """Exempt all present objects of a worker from garbage collection, once."""
-    gc.freeze()
-
-
-def map_rows(df: DataFrame, function: MapFunction, schema: StructType) -> DataFrame:
-    """Return `df.mapInArrow(function, schema)`, without the JVM for rows of plain Parquet files.
-
-    A task of Python reads its share of the files' row groups then.
-    """
-    pieces = None if df.isStreaming else _pieces_of(df)
-    names = df.columns
-
-    def map_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return function(batches if pieces is None else _rows_of(pieces, names, batches))
-
-    if pieces is None:
-        return df.mapInArrow(as_task(map_batches), schema)
-    tasks = df.sparkSession.range(0, len(pieces), 1, len(pieces))
-    return tasks.mapInArrow(as_task(map_batches), schema)
-
-
-Piece = tuple[str, list[int], list[str]]
-"""A Parquet file, row groups of it, and their columns."""
-
-
-def _rows_of(
-    pieces: Sequence[Sequence[Piece]], names: Sequence[str], tasks: Iterable[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of the tasks with these numbers."""
-    for batch in tasks:
-        for task in batch.column(0).to_pylist():
-            for path, groups, columns in pieces[task]:
-                with pq.ParquetFile(path, page_checksum_verification=True) as file:
-                    for part in file.iter_batches(MAPPED_ROWS, row_groups=groups, columns=columns):
-                        yield pa.RecordBatch.from_arrays([part[name] for name in columns], names=names)
-
-
-MAPPED_ROWS: Final = 1 << 18
-"""Rows of a record batch that a task reads from a Parquet file: 2 MB a column of integers."""
-MAX_FILES: Final = 1000
-"""Files whose footers the driver reads, each in about a millisecond; of more files, Spark reads the rows."""
-
-
-def _pieces_of(df: DataFrame) -> list[list[Piece]] | None:
-    """Return the pieces of plain Parquet files that each task reads; None for other rows."""
-    files, names = _plain_files(df)
-    if not files or len(files) > MAX_FILES or len(set(names)) < len(names):
-        return None
-    types = _arrow_types(df.schema)
-    groups: list[tuple[str, int, int]] = []
-    for path in files:
-        with pq.ParquetFile(path) as file:
-            if types is None or not _has_columns(file.schema_arrow, dict(zip(names, types, strict=True))):
-                return None
-            groups += [(path, i, file.metadata.row_group(i).num_rows) for i in range(file.num_row_groups)]
-    tasks = max(1, df.sparkSession.sparkContext.defaultParallelism)
-    rows_of_task = max(1, -(-sum(rows for _, _, rows in groups) // tasks))
-    pieces: list[list[Piece]] = []
-    gathered = rows_of_task
-    for path, group, rows in groups:
-        if gathered + rows // 2 >= rows_of_task and len(pieces) < tasks:
-            pieces.append([])
-            gathered = 0
-        if pieces[-1] and pieces[-1][-1][0] == path:
-            pieces[-1][-1][1].append(group)
-        else:
-            pieces[-1].append((path, [group], names))
-        gathered += rows
-    return pieces or None
-
-
-def _arrow_types(schema: StructType) -> list[pa.DataType] | None:
-    try:
-        return list(arrow_schema(schema).types)
-    except UnsupportedTypeError:
-        return None
-
-
-def _has_columns(schema: pa.Schema, types: Mapping[str, pa.DataType]) -> bool:
-    return all(name in schema.names and schema.field(name).type == kind for name, kind in types.items())
-
-
-def _read_files(files: list[str], columns: StructType) -> pa.Table | None:
-    """Read columns of files whose types are exactly those of the Spark schema; else None."""
-    types = _arrow_types(columns)
-    if types is None or not all(
-        _has_columns(pq.read_schema(path), dict(zip(columns.names, types, strict=True))) for path in files
-    ):
-        return None
-    tables = [pq.read_table(path, columns=columns.names, page_checksum_verification=True) for path in files]
-    return pa.concat_tables([table.replace_schema_metadata(None) for table in tables])
-
-
-def _scala_list(sequence: Any) -> list[Any]:
-    """Return the elements of a Scala sequence as a list."""
-    return [sequence.apply(i) for i in range(sequence.size())]
-
-
-def _plan(df: DataFrame, stage: str) -> Any:
-    jvm_frame: Any = df._jdf  # pyright: ignore[reportPrivateUsage]  # PySpark shows no plans but as text
-    return getattr(jvm_frame.queryExecution(), stage)()
-
-
-def _stream_name(leaf: Any) -> str:
-    if leaf.nodeName() != "StreamingRelationV2":
-        return str(leaf.toString())
-    options = leaf.extraOptions()
-    named = [f"{name}={options.get(name)}" for name in _NAMING if options.get(name) is not None]
-    return f"{leaf.sourceName()}[{', '.join(named)}]"
-
-
 TAG: Final = "_relation"
 """The column of united streams that holds the index of the relation's source."""
 HASH: Final = "_hash"
@@ -740,6 +530,19 @@ class Source:
     def is_stream(self) -> bool:
         """True if the source is a stream."""
         return bool(self.frame.isStreaming)
+
+    @property
+    def direct(self) -> DataFrame | None:
+        """The original rows that are the normalised ones, and perhaps their weights.
+
+        None for formats with codes. Engines can read them without Spark's expressions.
+        """
+        how = self.reading
+        chosen = detect(self.original).format if how.changes == "auto" else how.changes
+        if chosen not in ("append", "weight") or how.key or how.order_by or isinstance(how.columns, Mapping):
+            return None
+        names = [*self.data, *([WEIGHT] if chosen == "weight" else [])]
+        return self.original.select(*map(_quoted, names))
 
     def described(self) -> dict[str, Any]:
         """Return the properties that must stay the same while a checkpoint is used."""
@@ -843,6 +646,23 @@ def _format_fields(fields: Sequence[StructField]) -> str:
     return ", ".join(f"'{column.name} {column.dataType.simpleString()}'" for column in fields)
 
 
+@dataclass(frozen=True)
+class BatchRows:
+    """The rows of a micro-batch.
+
+    Attributes
+    ----------
+    tables
+        By relation, the data columns, ``weight``, and the order columns; relations without rows are left out.
+    count, digest
+        Their number and checksum.
+    """
+
+    tables: Mapping[str, pa.Table]
+    count: int
+    digest: str
+
+
 @dataclass(frozen=True, eq=False)
 class United:
     """Streams as one DataFrame: a tag for the relation, and slots shared by columns of one type.
@@ -892,6 +712,55 @@ class United:
             )
         return cls(reduce(lambda union, frame: union.unionAll(frame), frames), sources, slots)
 
+    @cached_property
+    def plain_streams(self) -> list[PlainStream] | None:
+        """The streams, if all of them only select columns of Parquet files."""
+        frames = [source.direct for source in self.sources]
+        streams = [None if frame is None else plain_stream(frame) for frame in frames]
+        return None if None in streams else [stream for stream in streams if stream is not None]
+
+    def read(self, frame: DataFrame, session: SparkSession, query: str, batch: int) -> BatchRows:
+        """Return the rows of a micro-batch of `frame`; `session` is the one that started the query."""
+        rows = self._read_files(session, query, batch)
+        if rows is None:
+            table = frame.toArrow()
+            rows = BatchRows(self.split(table), table.num_rows, digest_of(table[HASH].to_numpy()))
+        return rows
+
+    def _read_files(self, session: SparkSession, query: str, batch: int) -> BatchRows | None:
+        """Return the rows of a micro-batch as this process reads it; None if Spark has to."""
+        tables = self.read_tables(session, query, batch)
+        if tables is None:
+            return None
+        digests = [np.zeros(0, np.int64)]
+        for tag, source in enumerate(self.sources):
+            if source.relation in tables:
+                table = tables[source.relation]
+                digests.append(row_digests(tag, table.select([WEIGHT, *source.data])))
+        return BatchRows(tables, sum(map(len, digests)), digest_of(np.concatenate(digests)))
+
+    def read_tables(
+        self, session: SparkSession, query: str, batch: int, max_rows: int | None = None
+    ) -> dict[str, pa.Table] | None:
+        """Return the data columns and weights of a micro-batch by relation; see `read_batch`.
+
+        Relations without rows are left out. None if Spark has to read the rows.
+        """
+        streams = self.plain_streams
+        tables = None if streams is None else read_batch(session, query, batch, streams, max_rows)
+        if tables is None:
+            return None
+        rows: dict[str, pa.Table] = {}
+        for source, table in zip(self.sources, tables, strict=True):
+            if table is None or not table.num_rows:
+                continue
+            is_weighted = WEIGHT in table.column_names
+            weights = table[WEIGHT].cast(pa.int64()) if is_weighted else pa.array(np.ones(table.num_rows, np.int64))
+            if weights.null_count:
+                return None  # Spark's expression of the weight raises the error
+            rows[source.relation] = table.select(source.data).append_column(WEIGHT, weights)
+        return rows
+
     def split(self, rows: pa.Table) -> dict[str, pa.Table]:
         """Return the rows of each relation with its columns; relations without rows are left out."""
         tables = {}
@@ -906,12 +775,12 @@ class United:
         return tables
 
 
-def digest_of(rows: pa.Table) -> str:
-    """Return a checksum of the rows of a batch that does not depend on their order.
+def digest_of(digests: npt.NDArray[np.int64]) -> str:
+    """Return a checksum of the rows of a batch from their hashes.
 
-    Spark may deliver the same batch in another order.
+    It does not depend on their order, as Spark may deliver the same batch in another order.
     """
-    hashes = rows[HASH].to_numpy().view(np.uint64)
+    hashes = digests.view(np.uint64)
     return f"{int(hashes.sum(dtype=np.uint64)):016x}{int((hashes >> np.uint64(32)).sum(dtype=np.uint64)):016x}"
 
 

@@ -29,8 +29,9 @@ from gpu_wcoj.explain.render import Format
 from gpu_wcoj.maintained import SeveralAnswers
 from gpu_wcoj.program import Program
 from gpu_wcoj.spark.cluster.read import restore_program
+from gpu_wcoj.spark.files import collect_table
 from gpu_wcoj.spark.output import Changes, Sink, WrittenBatch
-from gpu_wcoj.spark.sources import Source, Sources, as_change, collect_table, detect, digest_of
+from gpu_wcoj.spark.sources import Source, Sources, as_change
 from gpu_wcoj.zset.zset import ZSet
 
 if TYPE_CHECKING:
@@ -609,14 +610,14 @@ class View(RunningView):
         assert checkpoint is not None
         assert united is not None
         start = time.perf_counter()
-        rows = frame.toArrow()
-        query, digest = self._query_id(), digest_of(rows)
-        if self._has(checkpoint, batch, query, rows.num_rows, digest):
-            self._report(batch, rows.num_rows, {}, {"read": time.perf_counter() - start}, skipped=True)
+        query = self._query_id()
+        rows = united.read(frame, self._session, query, batch)
+        if self._has(checkpoint, batch, query, rows.count, rows.digest):
+            self._report(batch, rows.count, {}, {"read": time.perf_counter() - start}, skipped=True)
             return
-        changes = {name: as_change(table) for name, table in united.split(rows).items()}
+        changes = {name: as_change(table) for name, table in rows.tables.items()}
         read = time.perf_counter() - start
-        self._commit(batch, changes, read, query=query, rows=rows.num_rows, digest=digest)
+        self._commit(batch, changes, read, query=query, rows=rows.count, digest=rows.digest)
 
     def _has(self, checkpoint: Checkpoint, batch: int, query: str, rows: int, digest: str) -> bool:
         try:
@@ -705,12 +706,8 @@ def _read_table(source: Source) -> tuple[pa.Table, bool]:
 
     That is possible for plain Parquet files of data columns and weights.
     """
-    how, frame = source.reading, source.original
-    chosen = detect(frame).format if how.changes == "auto" else how.changes
-    if chosen in ("append", "weight") and not how.key and not how.order_by and not isinstance(how.columns, Mapping):
-        names = source.frame.columns if chosen == "weight" else source.frame.columns[:-1]
-        return collect_table(frame.select(*("`" + name.replace("`", "``") + "`" for name in names)))
-    return source.frame.toArrow(), False
+    direct = source.direct
+    return (source.frame.toArrow(), False) if direct is None else collect_table(direct)
 
 
 def _bytes(manifest: Manifest, before: Manifest | None) -> int:

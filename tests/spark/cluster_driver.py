@@ -17,6 +17,8 @@ import pyspark
 
 os.environ["SPARK_HOME"] = str(Path(pyspark.__file__).parent)
 
+import pyarrow.parquet as pq
+
 import gpu_wcoj.spark as gws
 from gpu_wcoj.spark.cluster.driver import CellOptions, CellRun
 
@@ -45,13 +47,17 @@ def main() -> None:
         os.kill(executor, signal.SIGKILL)
 
     kill = plan.get("kill")
-    inner = CellRun.commit
 
-    def commit(run: CellRun, notes, batch: int) -> None:
+    def commit(run: CellRun, rows, batch: int) -> None:
         if kill == ["outputs", batch]:
-            notes.collect()
+            rows.collect()
             os.kill(os.getpid(), signal.SIGKILL)
-        inner(run, notes, batch)
+        if plan.get("reads"):
+            table = pq.read_table(sorted((folder / "in" / "edge").glob("*.parquet"))[batch])
+            weights = table["weight"].cast("int64")
+            run.process_batch(rows, batch, {"edge": table.drop_columns("weight").append_column("weight", weights)})
+        else:
+            run.commit(rows, batch)
         if kill == ["manifest", batch]:
             os.kill(os.getpid(), signal.SIGKILL)
 
@@ -65,9 +71,9 @@ def main() -> None:
     ) as run:  # fmt: skip
         if run.is_new:
             run.load({})
+        frame = run.rows({"edge": changes}) if plan.get("reads") else run.frame({"edge": changes})
         query = (
-            run.frame({"edge": changes})
-            .writeStream.foreachBatch(lambda notes, batch: commit(run, notes, batch))
+            frame.writeStream.foreachBatch(lambda rows, batch: commit(run, rows, batch))
             .option("checkpointLocation", str(folder / "spark"))
             .trigger(availableNow=True)
             .start()

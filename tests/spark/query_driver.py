@@ -12,7 +12,7 @@ import pyspark
 os.environ["SPARK_HOME"] = str(Path(pyspark.__file__).parent)
 
 import gpu_wcoj.spark as gws
-from gpu_wcoj.spark.cluster import view as cluster_view
+from gpu_wcoj.spark.cluster import layout as cluster_layout
 
 TRIANGLE = "triangle(a, b, c) :- edge(a, b), edge(b, c), edge(a, c)."
 CLIQUE = "q(a, b, c, d) :- edge(a, b), edge(a, c), edge(a, d), edge(b, c), edge(b, d), edge(c, d)."
@@ -23,7 +23,7 @@ def main(folder: Path) -> None:
     spark = gws.local_session("driver", master="local-cluster[2,1,1024]", memory="1g", conf=conf)
     frames = {"edge": spark.read.parquet(str(folder / "edges.parquet"))}
     told = {"small": gws.explain(spark, TRIANGLE, frames)}
-    cluster_view.ONE_ENGINE_BYTES = 0  # as if the tables were large
+    cluster_layout.ENGINE_ROW_SECONDS = 1.0  # as if the tables were large
     told["large"] = gws.explain(spark, TRIANGLE, frames, cells=8)
     told["clique"] = gws.explain(spark, CLIQUE, frames)
     told["count"] = gws.count(spark, TRIANGLE, frames)["triangle"]

@@ -194,7 +194,7 @@ def test_what_find_does_not_take(spark: SparkSession) -> None:
         gws.find(stream, "(a)-[e]->(b)")
     with pytest.raises(UsageError, match="unknown option 'layuot'"):
         gws.find(lines, "(a)-[e]->(b)", layuot="one")
-    with pytest.raises(UsageError, match="unknown option of a motif 'wher'"):
+    with pytest.raises(UsageError, match="unknown option 'wher'"):
         gws.count(spark, "(a)-[e]->(b)", {"edges": lines}, wher="e.amount > 1")
     with pytest.raises(UsageError, match="unknown table of a motif 'edge'"):
         gws.count(spark, "(a)-[e]->(b)", {"edge": lines})

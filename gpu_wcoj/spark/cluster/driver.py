@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from gpu_wcoj.checkpoint import Checkpoint, CheckpointOptions, Manifest, OutputFile
 from gpu_wcoj.checkpoint.state import Definition
@@ -23,6 +26,7 @@ from gpu_wcoj.spark.cluster.exchange import (
     exchange_rows,
     fact_frames,
     has_expressions,
+    in_order,
     reselect,
     route_rows,
     routers_of,
@@ -30,8 +34,9 @@ from gpu_wcoj.spark.cluster.exchange import (
     send_rows,
     unite,
 )
+from gpu_wcoj.spark.cluster.hashing import row_digests
 from gpu_wcoj.spark.cluster.layout import CellLayout, Heavy, Layout, choose, require_spread
-from gpu_wcoj.spark.cluster.parcels import NOTE, PARCEL, Dispatch
+from gpu_wcoj.spark.cluster.parcels import DIGEST, KEY, NOTE, PARCEL, Dispatch
 from gpu_wcoj.spark.cluster.plan import CellPlan, cell_plan
 from gpu_wcoj.spark.cluster.read import CHOSEN, StateReader, existing_layout, not_on_cells_error
 from gpu_wcoj.spark.cluster.rebalance import (
@@ -57,13 +62,13 @@ from gpu_wcoj.spark.cluster.worker import (
     as_json,
     as_listed,
 )
+from gpu_wcoj.spark.files import as_task
 from gpu_wcoj.spark.motifs import Packing
 from gpu_wcoj.spark.output import ToCallable, json_schema
 from gpu_wcoj.spark.schema import spark_schema
-from gpu_wcoj.spark.sources import as_task
+from gpu_wcoj.spark.sources import WEIGHT
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
@@ -219,11 +224,65 @@ def flow(sources: Sources, plan: CellPlan, columns: Columns, work: Work) -> Data
         dispatch = Dispatch(work.routers, None, columns.slots, work.batch, work.query)
         there = exchange_parcels(send_rows(sources, dispatch), cells)
     for stage in plan.stages:
-        is_last = stage is plan.stages[-1]
-        notes_or_parcels = f"{NOTE} string" if is_last else spark_schema(PARCEL)
-        done = there.mapInArrow(as_task(replace(work, stage=stage, is_last=is_last)), notes_or_parcels)
-        there = done if is_last else exchange_parcels(done, cells)
+        there = there if stage is plan.stages[0] else exchange_parcels(there, cells)
+        there = _run_stage(there, plan, replace(work, stage=stage))
     return there
+
+
+def flow_of_tables(
+    session: SparkSession, tables: Mapping[str, pa.Table], plan: CellPlan, program: Program, work: Work
+) -> DataFrame:
+    """Return `flow` of rows that this process has read.
+
+    It routes them, and each task of the first stage is sent its parcels. So the rows need no tasks that route them, and
+    no exchange.
+
+    Parameters
+    ----------
+    tables
+        By input, at least one row, with the weights.
+    """
+    parcels: dict[int, list[pa.RecordBatch]] = {}
+    for name, table in tables.items():
+        relation = plan.sources.index(name)
+        ordered = in_order(program, name, [column for column in table.column_names if column != WEIGHT])
+        digests = row_digests(relation, table.select([WEIGHT, *ordered]))
+        columns = [*(table[column] for column in ordered), table[WEIGHT], digests]
+        names = [*(f"c{i}" for i in range(len(ordered))), WEIGHT, DIGEST]
+        rows = pa.table(columns, names=names).combine_chunks().to_batches()
+        dispatch = Dispatch(work.routers, relation, work.slots, work.batch, work.query)
+        for sent in dispatch(rows):
+            for key in pc.unique(sent[KEY]).to_pylist():
+                parcels.setdefault(key, []).append(sent.filter(pc.equal(sent[KEY], key)))
+    delivery = Delivery(replace(work, is_last=len(plan.stages) == 1), list(parcels.values()))
+    there = _run_stage(session.range(0, len(parcels), 1, len(parcels)), plan, delivery.work, delivery)
+    for stage in plan.stages[1:]:
+        there = _run_stage(exchange_parcels(there, plan.chosen.cells), plan, replace(work, stage=stage))
+    return there
+
+
+def _run_stage(there: DataFrame, plan: CellPlan, work: Work, delivery: Delivery | None = None) -> DataFrame:
+    """Return the notes of the last stage, or the parcels of another one."""
+    is_last = work.stage is plan.stages[-1]
+    task = replace(work, is_last=is_last) if delivery is None else delivery
+    return there.mapInArrow(as_task(task), f"{NOTE} string" if is_last else spark_schema(PARCEL))
+
+
+@dataclass(frozen=True, eq=False)
+class Delivery:
+    """The work of tasks whose parcels come with them.
+
+    Task i has those of the i-th cell that has any.
+    """
+
+    work: Work
+    parcels: Sequence[Sequence[pa.RecordBatch]]
+
+    def __call__(self, tasks: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Run the cells of these tasks; the function of ``mapInArrow``."""
+        for batch in tasks:
+            for task in batch.column(0).to_pylist():
+                yield from self.work(self.parcels[task])
 
 
 def work_of(plan: CellPlan, columns: Columns, options: ProgramOptions) -> Work:
@@ -463,10 +522,15 @@ class CellRun:
         """Run a batch of `frame` and commit it atomically; the function of ``foreachBatch``."""
         self._commit(notes, batch)
 
-    def process_batch(self, rows: DataFrame, batch: int) -> None:
+    def process_batch(self, rows: DataFrame, batch: int, tables: Mapping[str, pa.Table] | None = None) -> None:
         """Run a batch of `rows`, and rebalance first if values have become heavy.
 
         It is the function of ``foreachBatch``, as `commit` is.
+
+        Parameters
+        ----------
+        tables
+            The rows of the batch by input, if this process has read them; `rows` are then not used.
         """
         session = rows.sparkSession
         query = session.sparkContext.getLocalProperty("sql.streaming.queryId") or ""
@@ -476,7 +540,11 @@ class CellRun:
         plan, columns = (self.plan, self.columns) if moved is None else (moved.plan, moved.columns)
         bases = None if moved is None else moved.entries
         work = self._work(plan, columns, batch=batch, query=query, bases=bases)
-        self._commit(flow([(None, reselect(rows, columns))], plan, columns, work), batch, moved=moved)
+        if tables is None:
+            notes = flow([(None, reselect(rows, columns))], plan, columns, work)
+        else:
+            notes = flow_of_tables(session, tables, plan, self.program, work)
+        self._commit(notes, batch, moved=moved)
         if moved is not None:
             heavy = enumerate(plan.chosen.heavy)
             self.progress["adapted"] = {

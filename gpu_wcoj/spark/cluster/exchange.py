@@ -36,8 +36,9 @@ from gpu_wcoj.program import Program
 from gpu_wcoj.spark.cluster.hashing import canonical, check_hashable
 from gpu_wcoj.spark.cluster.parcels import CELL, DIGEST, KEY, MASK, PARCEL, REL, STAGE, Dispatch, Router
 from gpu_wcoj.spark.cluster.plan import CellPlan, Route
+from gpu_wcoj.spark.files import map_rows
 from gpu_wcoj.spark.schema import arrow_schema, arrow_type, spark_schema
-from gpu_wcoj.spark.sources import WEIGHT, map_rows, order_columns
+from gpu_wcoj.spark.sources import WEIGHT, order_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -99,7 +100,7 @@ class Columns:
             kinds = spark_schema(schema)
             fields[name] = StructType([StructField(f"c{i}", column.dataType) for i, column in enumerate(kinds)])
             heads[name] = arrow_schema(kinds)  # as Spark reads them: not large_string, say
-        return cls(tuple(fields[relation.name] for relation in plan.travelling), heads)
+        return cls(tuple(StructType(fields[sent.name].fields[: sent.width]) for sent in plan.travelling), heads)
 
     @cached_property
     def types(self) -> Mapping[str, DataType]:

@@ -40,6 +40,8 @@ _P1, _P2, _P3, _P4, _P5 = (
 """The primes of XXH64: https://github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md"""
 _SEED: Final = 42
 """The seed of Spark's function ``xxhash64``."""
+_MASK: Final = 0xFFFFFFFF
+"""The bits of an ``int``."""
 _BLOCK: Final = 1 << 14
 """Rows that are hashed at a time, so that all steps work in the cache: 128 KiB a column (`tests/spark/cluster`)."""
 _AS_THEY_ARE: Final = (
@@ -91,24 +93,52 @@ def xxhash64(columns: Sequence[pa.Array], salt: int) -> npt.NDArray[np.int64]:
     >>> xxhash64([pa.array([1, None])], 0)
     array([-2888108625965644557,  3614696996920510707])
     """
-    n = len(columns[0])
+    return _hashes(len(columns[0]), [*map(_step, columns), partial(_hash_literal, salt)])
+
+
+def row_digests(relation: int, table: pa.Table) -> npt.NDArray[np.int64]:
+    """Return Spark's ``xxhash64`` of an ``int`` and of the values of rows as they are.
+
+    They are not in canonical form. Decimals are not supported.
+    """
+    columns = [column.combine_chunks() for column in table.columns]
+    steps: list[Callable[[slice, U64], U64]] = [partial(_hash_literal, relation)]
+    steps += [_step(column, is_canonical=False) for column in columns]
+    return _hashes(table.num_rows, steps)
+
+
+def _hashes(n: int, steps: Sequence[Callable[[slice, U64], U64]]) -> npt.NDArray[np.int64]:
+    """Return the hashes of rows after these steps."""
     hashes = np.empty(n, np.uint64)
-    steps = [_step(column) for column in columns]
     for start in range(0, n, _BLOCK):
         part = slice(start, min(start + _BLOCK, n))
         seeds = np.full(part.stop - start, _SEED, np.uint64)
         for step in steps:
             seeds = step(part, seeds)
-        hashes[part] = _hash_int(np.full(len(seeds), salt & 0xFFFFFFFF, np.uint64), seeds)
+        hashes[part] = seeds
     return hashes.view(np.int64)
 
 
-def _step(column: pa.Array) -> Callable[[slice, U64], U64]:
-    """Return a function that hashes rows of a column with seeds, which nulls leave as they are."""
+def _hash_literal(value: int, part: slice, seeds: U64) -> U64:  # noqa: ARG001  # the rows of every step
+    return _hash_int(np.full(len(seeds), value & _MASK, np.uint64), seeds)
+
+
+def _step(column: pa.Array, *, is_canonical: bool = True) -> Callable[[slice, U64], U64]:
+    """Return a function that hashes rows of a column with seeds, which nulls leave as they are.
+
+    Integers of 32 bits and fewer are hashed as bigint in canonical form, else as they are.
+    """
     nulls = column.is_null().to_numpy(zero_copy_only=False) if column.null_count else None
     kind = column.type
     is_text = pa.types.is_string(kind) or pa.types.is_binary(kind) or _is_large(kind)
-    hashed: Callable[[slice, U64], U64] = _Texts(column) if is_text else partial(_hash_part, *_canonical(column))
+    hashed: Callable[[slice, U64], U64]
+    if is_text:
+        hashed = _Texts(column)
+    elif not is_canonical and pa.types.is_integer(kind) and kind.bit_width <= 32:
+        words = np.asarray(column.fill_null(0)).astype(np.int64).view(np.uint64) & np.uint64(_MASK)
+        hashed = partial(_hash_part, _hash_int, words)
+    else:
+        hashed = partial(_hash_part, *_canonical(column))
 
     def step(part: slice, seeds: U64) -> U64:
         after = hashed(part, seeds)

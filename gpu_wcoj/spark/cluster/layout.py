@@ -337,6 +337,68 @@ def shares_in(rules: Rules, chosen: CellLayout, sizes: Mapping[str, float] | Non
     return shares
 
 
+# Seconds of an answer in one engine and in cells, by which "auto" chooses.
+#
+# Both are proportional to the rows that engines load, as joins of R-MAT graphs take less time than loading them and
+# exchanging them: a pattern whose join is the work is faster on cells than estimated.
+
+
+START_SECONDS = 0.5
+"""Seconds of planning and starting the tasks of cells (`make bench-spark-scale`, scale 18, two cores)."""
+ENGINE_ROW_SECONDS = 0.12e-6
+"""Seconds of an atom's row in one engine with two threads: 1.3 s for 10.9 million (the same run)."""
+COLLECTED_ROW_SECONDS = 0.2e-6
+"""Seconds in which a row comes from Spark into the driver: 0.7 s for 3.5 million (the same graph)."""
+CELL_ROW_SECONDS = 0.33e-6
+"""Seconds of a row of a cell, exchanged and loaded: 2.4 s for 7.3 million (the same run, 2 cells)."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Estimated seconds of an answer in one engine, and in cells."""
+
+    engine: float
+    cells: float
+    n_cells: int
+
+    def __str__(self) -> str:
+        return f"estimated at {self.engine:.2g} s in one engine and at {self.cells:.2g} s in {self.n_cells} cells"
+
+
+def estimate_answer(
+    rules: Rules, chosen: CellLayout, rows: Mapping[str, float], tasks: int, collected: float
+) -> Estimate:
+    """Return the estimated seconds of an answer.
+
+    Parameters
+    ----------
+    rows
+        Rows of the inputs.
+    tasks
+        Tasks that run at a time; the cells of more tasks follow one another.
+    collected
+        Rows that one engine gets through Spark; it reads plain files itself.
+
+    Examples
+    --------
+    >>> from gpu_wcoj.query.datalog import parse
+    >>> rules = parse("triangle(a, b, c) :- edge(a, b), edge(b, c), edge(a, c).")
+    >>> for n in (2, 64):
+    ...     print(estimate_answer(rules, choose(rules, "auto", n), {"edge": 1e8}, n, 0.0))
+    estimated at 36 s in one engine and at 52 s in 2 cells
+    estimated at 36 s in one engine and at 6.7 s in 64 cells
+    """
+    shares = shares_in(rules, chosen, rows)
+    atom_rows = sum(cost.input_rows for cost in shares)
+    engine = ENGINE_ROW_SECONDS * atom_rows
+    if chosen.layout == "replicated" or loops_of(desugar(rules)):  # each cell loads all rows, and does its share
+        cell = CELL_ROW_SECONDS * sum(rows.values()) + engine / chosen.cells
+    else:
+        cell = CELL_ROW_SECONDS * sum(cost.cell_rows for cost in shares)
+    rounds = -(-chosen.cells // max(1, tasks))
+    return Estimate(engine + COLLECTED_ROW_SECONDS * collected, START_SECONDS + cell * rounds, chosen.cells)
+
+
 def by_core_name(core: Rules, of_input: Mapping[str, T]) -> dict[str, T]:
     """Return values by the names of inputs in core form, which differ if an input is a head."""
     return {f"{name}#in" if name in core.heads else name: value for name, value in of_input.items()}

@@ -91,12 +91,16 @@ class Travelling:
         The routes of its rows, stage by stage.
     is_part
         Whether the rows are changes of derivation counts, for the owners of the rows.
+    width
+        The number of its first columns that are sent; None for all. The weight of a row is then the number of rows with
+        these values.
     """
 
     index: int
     name: str
     routes: tuple[Route, ...] = ()
     is_part: bool = False
+    width: int | None = None
 
 
 @dataclass(frozen=True)
@@ -143,6 +147,8 @@ class Stage:
         Relations and columns of the cell's program in which -0.0 equals 0.0, as the program compares their values.
     shares_work
         Whether each cell holds all rows and works on its share of every change.
+    is_bag
+        Whether the cell's program has bag semantics, as it groups rows that cells have summed, in a program over sets.
     """
 
     index: int
@@ -152,6 +158,7 @@ class Stage:
     results: tuple[Result, ...]
     equated: tuple[tuple[str, int], ...] = ()
     shares_work: bool = False
+    is_bag: bool = False
 
     def roles_of(self, relation: int) -> list[int]:
         """Return the roles that a relation's rows can be routed to; bit i of a mask is the i-th."""
@@ -243,7 +250,9 @@ def _format_names(names: Names) -> str:
 #
 # Heads that aggregate are computed in a group stage: the rows of a group are routed by the hash of its keys, summed
 # over equal rows in the cell that sends them. All rules whose atoms agree in these keys are evaluated in the same
-# stage: minima beside counts, conditions on groups, and outer joins of groups.
+# stage: minima beside counts, conditions on groups, and outer joins of groups. The bindings of a group over sets are
+# cut to the keys and the value if the group is only an answer: a cell sends each value once, with the number of
+# bindings.
 #
 # A recursion is computed in a group stage, too. If its rules pass the value of a column on, from the recursive atoms to
 # the head, rows with one value never meet those with another: its hash names the cell, and relations without the value
@@ -303,6 +312,7 @@ class _StageDraft:
     role_of: dict[tuple[object, ...], int] = field(default_factory=dict)
     relation_of: list[int] = field(default_factory=list)
     projected: dict[tuple[str, int], str] = field(default_factory=dict)
+    is_bag: bool = False
 
     def finished(self, shares_work: bool = False) -> Stage:
         """Return the stage."""
@@ -315,8 +325,9 @@ class _StageDraft:
             computed_groups=tuple(helper for helper in self.helpers if isinstance(helper, ComputedGroups)),
         )
         return Stage(
-            self.index, self.kind, program, tuple(self.relation_of), tuple(self.results), shares_work=shares_work
-        )
+            self.index, self.kind, program, tuple(self.relation_of), tuple(self.results), shares_work=shares_work,
+            is_bag=self.is_bag,
+        )  # fmt: skip
 
 
 @dataclass(eq=False)
@@ -353,6 +364,7 @@ class _Planner:
         self.projections = {
             name: rules[0][1] for name, rules in self.rules_of.items() if name in needed and self._is_projection(name)
         }
+        self.summed_widths = dict(self._summed_widths())
         pending = [name for name in self.core.heads if name in needed and name not in self.projections]
         while pending:
             done = self._add_group_stage(pending) or self._add_join_stage(pending)
@@ -379,7 +391,7 @@ class _Planner:
         ]
         relation_of += [(result.name, result.head) for result in stage.results]
         for name, relation in relation_of:
-            for column in range(arity[relation]):
+            for column in range(self.summed_widths.get(relation, arity[relation])):
                 if not types.keeps_zero_signs(relation, column):
                     yield name, column
 
@@ -406,6 +418,31 @@ class _Planner:
         terms = [term for term in rule.head.terms if isinstance(term, Variable)]
         is_projecting = len(set(terms)) == len(rule.head.terms) and set(terms) <= set(rule.variables)
         return is_of_source and is_projecting and not (rule.negated or rule.computed)
+
+    def _summed_widths(self) -> Iterator[tuple[str, int]]:
+        """Yield relations that one group reads, and the number of their first columns that it needs.
+
+        Each of their rows is derived once, in one cell of a join stage, so that cells can count the rows with the same
+        values in these columns, and send the counts only.
+        """
+        for helper in () if self.bag else self.helper_of.values():
+            source = helper.relation if isinstance(helper, FirstRows | ComputedGroups) else helper.source
+            rules = self.rules_of.get(source, [])
+            readers = [name for name in self.needed if source in self.reads[name]]
+            if (
+                isinstance(helper, Grouping)
+                and helper.op != "mean"  # in bags, means use each row once
+                and helper.relation in self.outputs
+                and helper.relation not in self.keep
+                and not self._is_read(helper.relation)
+                and readers == [helper.relation]
+                and source not in (*self.outputs, *self.keep, *self.loops, *self.extreme_of, *self.projections)
+                and len(rules) == 1
+                and self._keeps_all(rules[0][1])
+            ):
+                width = helper.keys + (helper.op != "count")
+                if width < self.core.arity[source]:
+                    yield source, width
 
     def source_of(self, name: str) -> str:
         """Return the relation that a projection reads; other relations are returned as they are."""
@@ -435,9 +472,9 @@ class _Planner:
                     name = f"out{len(draft.results)}"
                     keeps_all = (final and why.startswith("counted")) or self._keeps_all(rule)
                     draft.rules.append(self._cell_rule(draft, rule, rule_index, way, name, not keeps_all, shares_work))
-                    draft.results.append(
-                        Result(name, head, len(rule.head.terms), not final, targets, final and head in self.outputs)
-                    )
+                    width = self.summed_widths.get(head, len(rule.head.terms))
+                    is_summed = not final or head in self.summed_widths
+                    draft.results.append(Result(name, head, width, is_summed, targets, final and head in self.outputs))
         self.stages.append(draft.finished(shares_work))
         if parts:
             self._add_owner(parts)
@@ -462,7 +499,7 @@ class _Planner:
         return (part,)
 
     def _emit(self, head: str) -> int:
-        self.present[head] = self._new(head)
+        self.present[head] = self._new(head, width=self.summed_widths.get(head))
         return self.present[head]
 
     def _add_owner(self, parts: Sequence[tuple[str, int, int]]) -> None:
@@ -637,7 +674,8 @@ class _Planner:
         if source in keys:
             return f"group.{source}"
         role = self._role(draft, source, *self._by_key(key))
-        terms = tuple(Variable(f"c{i}") for i in range(self.core.arity[source]))
+        draft.is_bag = draft.is_bag or source in self.summed_widths
+        terms = tuple(Variable(f"c{i}") for i in range(self.summed_widths.get(source, self.core.arity[source])))
         copy = Rule(Atom(f"rows.{role}", terms), (Atom(role, terms),))
         if copy not in draft.rules:
             draft.rules.append(copy)
@@ -665,8 +703,8 @@ class _Planner:
                 atoms.append(replace(atom, relation=self._role(draft, atom.relation, hashed, grid, (), reader)))
         return _completed(_with_atoms(rule, atoms), name, keep_all)
 
-    def _new(self, name: str, is_part: bool = False) -> int:
-        self.travelling.append(Travelling(len(self.travelling), name, (), is_part))
+    def _new(self, name: str, is_part: bool = False, width: int | None = None) -> int:
+        self.travelling.append(Travelling(len(self.travelling), name, (), is_part, width))
         return len(self.travelling) - 1
 
     def _route(self, relation: int, route: Route) -> None:
@@ -695,6 +733,18 @@ class _GroupKeys:
                 self.keys.update(self._pivot(loop))
                 self._grow()
         helpers = [self.planner.helper_of[name] for name in self.pending if name in self.planner.helper_of]
+        summed = [
+            helper
+            for helper in helpers
+            if helper.source in self.planner.summed_widths and helper.source in self.planner.present
+        ]
+        if summed and not self.keys:  # a stage of their own, whose program is over bags
+            for helper in summed:
+                key = self._reach(helper.source, grouping_columns(helper), {})
+                assert key is not None
+                self.keys[helper.relation] = key
+            return self.keys
+        helpers = [helper for helper in helpers if helper not in summed]
         for helper in sorted(helpers, key=lambda helper: len(grouping_columns(helper))):
             if helper.relation not in self.keys:
                 chain: dict[str, Key] = {}

@@ -10,6 +10,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow.parquet as pq
 from pyspark.sql import functions as sf
 
 from gpu_wcoj.engine.options import ProgramOptions
@@ -18,11 +19,12 @@ from gpu_wcoj.explain.render import Format
 from gpu_wcoj.program import Program
 from gpu_wcoj.query.ir import Rules
 from gpu_wcoj.spark.cluster.driver import LOAD, CellOptions, CellRun, Notes, flow, work_of
-from gpu_wcoj.spark.cluster.exchange import Columns, fact_frames, in_order, quoted, select_sources
-from gpu_wcoj.spark.cluster.layout import MAX_CELLS, CellLayout, Layout, choose
+from gpu_wcoj.spark.cluster.exchange import Columns, fact_frames, has_expressions, in_order, quoted, select_sources
+from gpu_wcoj.spark.cluster.layout import MAX_CELLS, CellLayout, Estimate, Layout, choose, estimate_answer
 from gpu_wcoj.spark.cluster.plan import CellPlan, cell_plan
 from gpu_wcoj.spark.cluster.read import reader_at
 from gpu_wcoj.spark.cluster.rebalance import find_heavy_values
+from gpu_wcoj.spark.files import plain_files
 from gpu_wcoj.spark.motifs import Packing
 from gpu_wcoj.spark.options import SparkOptions
 from gpu_wcoj.spark.output import ToCallable
@@ -33,6 +35,10 @@ from gpu_wcoj.zset.zset import ZSet
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+
+ROUTED_ROWS = 1 << 18
+"""Rows of a micro-batch of plain files that the driver routes itself: 4 MB for two columns of integers, which it reads
+and routes in less time than Spark takes to start the tasks that would."""
 
 CELLS_PER_TASK = 2
 """Cells of a grid for each concurrent task: more cells hold less each, and their load evens out."""
@@ -224,8 +230,11 @@ class CellView(RunningView):
     def _process_batch(self, frame: DataFrame, batch: int) -> None:
         run = self._run
         assert run is not None
-        if run.adapts_from is not None:
-            run.process_batch(frame, batch)
+        tables = None
+        if self._sources.united is not None and not has_expressions(self._session):
+            tables = self._sources.united.read_tables(self._session, self._query_id(), batch, ROUTED_ROWS)
+        if run.adapts_from is not None or tables:
+            run.process_batch(frame, batch, tables or None)
         else:
             run.commit(frame, batch)
         self._answers = run.answers
@@ -238,11 +247,6 @@ class CellView(RunningView):
 
 
 # One-shot answers by engines on many executors; only the files of the answer are kept.
-
-
-ONE_ENGINE_BYTES = 256 << 20
-"""Bytes, as Spark estimates them: smaller tables, taken together, go to one engine, which is done before tasks have
-started."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -317,20 +321,42 @@ def choose_for_answer(
     spark: SparkSession, program: Program, frames: Mapping[str, DataFrame], layout: Layout, cells: int | None
 ) -> CellLayout | str:
     """Return the layout for one answer, or the reason for one engine, under ``"auto"`` only."""
-    sizes = {name: estimated_bytes(frames[name]) for name in program.inputs}
-    total = sum(sizes.values())
-    if layout == "auto" and total <= ONE_ENGINE_BYTES:
-        return (
-            f"Spark takes the tables for {total / (1 << 20):,.1f} MB, at most {ONE_ENGINE_BYTES >> 20} MB, "
-            "which is little for many executors"
-        )
+    chosen, estimate = estimated_layout(spark, program, frames, layout, cells)
+    if layout == "auto" and estimate.engine <= estimate.cells:
+        return f"the answer is {estimate}"
+    if chosen.layout == "hypercube":
+        heavy = find_heavy_values(program.rules, chosen, as_tables(program, frames))
+        rows = {name: estimated_rows(frames[name])[0] for name in program.inputs}
+        chosen = choose(program.rules, layout, chosen.cells, rows, heavy)
+    return replace(chosen, reason=f"{chosen.reason}; the answer is {estimate}")
+
+
+def estimated_layout(
+    spark: SparkSession, program: Program, frames: Mapping[str, DataFrame], layout: Layout, cells: int | None
+) -> tuple[CellLayout, Estimate]:
+    """Return the layout on cells for one answer, and the estimate of its seconds.
+
+    Heavy values are not searched for.
+    """
+    sizes = {name: estimated_rows(frames[name]) for name in program.inputs}
+    rows = {name: n for name, (n, _) in sizes.items()}
     tasks = max(1, spark.sparkContext.defaultParallelism)
-    n_cells = cells or min(MAX_CELLS, tasks)
-    chosen = choose(program.rules, layout, n_cells, sizes)
-    if chosen.layout == "replicated":
-        return chosen
-    heavy = find_heavy_values(program.rules, chosen, as_tables(program, frames))
-    return choose(program.rules, layout, n_cells, sizes, heavy)
+    chosen = choose(program.rules, layout, cells or min(MAX_CELLS, tasks), rows)
+    collected = sum(n for n, is_read in sizes.values() if not is_read)
+    return chosen, estimate_answer(program.rules, chosen, rows, tasks, collected)
+
+
+def estimated_rows(frame: DataFrame) -> tuple[float, bool]:
+    """Return the rows of a DataFrame, at least 1, and whether this process reads them itself.
+
+    Plain Parquet files tell their rows. For others, Spark's estimate of the bytes is divided by the width of a row, as
+    Spark takes it.
+    """
+    files = plain_files(frame)
+    if files:
+        return max(1.0, float(sum(pq.read_metadata(path).num_rows for path in files))), True
+    jvm_frame: Any = frame._jdf  # pyright: ignore[reportPrivateUsage]  # PySpark shows no statistics
+    return max(1.0, estimated_bytes(frame) / (8 + jvm_frame.schema().defaultSize())), False
 
 
 def estimated_bytes(frame: DataFrame) -> float:

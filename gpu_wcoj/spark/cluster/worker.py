@@ -112,7 +112,7 @@ _cache: OrderedDict[str, dict[tuple[int, int], CellState]] = OrderedDict()
 
 def stage_program(stage: Stage, bag: bool, options: ProgramOptions) -> Program:
     """Return the program of a cell in a stage, without state."""
-    is_bag = bag or stage.kind == "owner"
+    is_bag = bag or stage.is_bag or stage.kind == "owner"
     options = replace(options.without_relations(), bag=is_bag, inputs=stage.program.inputs)
     program = Program.from_options(stage.program, options)
     program.subject.ledger.state.types.equate_zeros(stage.equated)
@@ -729,10 +729,14 @@ class Work:
         schema = self.heads[result.head]
         names = [*(f"c{i}" for i in range(result.width)), WEIGHT]
         if not len(rows):
-            return schema.append(pa.field(WEIGHT, pa.int64())).empty_table().rename_columns(names)
+            empty = pa.schema(list(schema)[: result.width]).append(pa.field(WEIGHT, pa.int64())).empty_table()
+            return empty.rename_columns(names)
         table = rows.with_weight_name(WEIGHT).to_arrow()
         table = sum_rows(table, result.width) if result.is_summed else table
-        columns = [column.cast(column_field.type) for column, column_field in zip(table.columns, schema, strict=False)]
+        columns = [
+            column.cast(column_field.type)
+            for column, column_field in zip(table.columns[: result.width], schema, strict=False)
+        ]
         return pa.table([*columns, table.columns[-1]], names=names)
 
     def _program(self, cell: int) -> Program:

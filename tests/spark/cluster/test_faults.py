@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,13 @@ triangle(a, b, c) :- edge(a, b), edge(b, c), edge(a, c).
 far(a) :- edge(a, b), edge(b, c), a != c.
 .output triangle
 .output far
+"""
+GROUPS = """
+hops(a, count()) :- edge(a, b), edge(b, c).
+reach(a, b) :- edge(a, b).
+reach(a, c) :- reach(a, b), edge(b, c).
+.output hops
+.output reach
 """
 BEFORE, AFTER = "before the state is written", "after the state is written"
 
@@ -60,12 +68,40 @@ def test_tasks_executors_and_drivers_that_die(spark: Any, tmp_path: Path, layout
     third = start(tmp_path, **how)
     assert third.returncode == 0, third.stderr[-3000:]
     assert json.loads(third.stdout.splitlines()[-1])["batch"] == 4
-    found = written(tmp_path / "out")
-    assert sorted(found) == [-1, 0, 1, 2, 3, 4]
-    for batch, answers in enumerate(alone(TEXT, ticks)):
+    check_answers(tmp_path, TEXT, ticks)
+    check_files(tmp_path)
+
+
+@pytest.mark.slow
+def test_executors_that_die_in_stages_of_groups_and_recursions(spark: Any, tmp_path: Path) -> None:
+    """The driver reads the batches, so that parcels come with the tasks; it goes on with other executors."""
+    ticks = [tick for tick in random_ticks(6, 9, 60, 12) if tick["edge"]][:4]
+    stream = Stream(spark, tmp_path / "in", EDGE)
+    for tick in ticks:
+        stream.add(tick)
+    how = {"layout": "hypercube", "cells": 3, "text": GROUPS, "reads": True}
+    faults = [
+        [BEFORE, 0, 1, 0, "executor"],
+        [AFTER, 0, 2, 1, "raise"],
+        [BEFORE, 1, 1, 1, "raise"],
+        [AFTER, 2, 0, 2, "executor"],
+    ]
+    first = start(tmp_path, **how, master="local-cluster[2,1,1024]", faults=faults, kill=["manifest", 2])
+    assert first.returncode == -signal.SIGKILL, first.stderr[-3000:]
+    assert len(list((tmp_path / "marks").iterdir())) == len(faults)
+    second = start(tmp_path, **how, master="local-cluster[1,2,1024]")
+    assert second.returncode == 0, second.stderr[-3000:]
+    check_answers(tmp_path, GROUPS, ticks)
+    check_files(tmp_path)
+
+
+def check_answers(folder: Path, text: str, ticks: Sequence[Any]) -> None:
+    """Every batch was written once, with the changes of one engine."""
+    found = written(folder / "out")
+    assert sorted(found) == list(range(-1, len(ticks)))
+    for batch, answers in enumerate(alone(text, ticks)):
         for name, rows in answers.items():
             assert {row: weight for row, weight in found[batch][name].items() if weight} == dict(rows), (batch, name)
-    check_files(tmp_path)
 
 
 def check_files(folder: Path) -> None:

@@ -194,6 +194,18 @@ def test_a_group_of_many_rows_is_summed_before_it_is_sent() -> None:
     assert max(n for (stage, _), n in spread.sent.items() if stage == 0) < 400
 
 
+@pytest.mark.parametrize("op", ["count()", "sum(c)", "min(c)", "max(c)"])
+def test_bindings_of_a_group_over_sets_are_summed_before_they_are_sent(op: str) -> None:
+    """A hub has 10,000 paths, and its cells send a row for each value of the group."""
+    text = f"d(a, {op}) :- e(a, b), f(b, c). u(a, b) :- e(a, b), g(a)."
+    assert_equal(text, False, len(text), [("hypercube", 3), ("replicated", 2)], n=6)
+    text = text.split(" u(", maxsplit=1)[0]
+    spread = LocalCells(text, {"e": COLUMNS["e"], "f": COLUMNS["f"]}, "hypercube", 4)
+    spread.step({"e": [(7, b, 1) for b in range(100)], "f": [(b, c, 1) for b in range(100) for c in range(100)]})
+    sent = sum(n for (stage, _), n in spread.sent.items() if stage == 1)
+    assert sent <= (4 if op == "count()" else 400)
+
+
 def test_plans_say_how_groups_are_computed() -> None:
     rules = parse("d(a, count()) :- e(a, b), f(b, _).")
     shown = str(cell_plan(rules, ("d",), False, choose(rules, "hypercube", 4)))
