@@ -231,7 +231,7 @@ _OPERATOR_TYPES: dict[tuple[Any, ...], Any] = {}
 
 
 def _operator_type(function: Any, context: Any, args: Any, kws: Any) -> Any:
-    """Return the signature of a call of numba's own function; that of an operator is looked for once.
+    """Return the signature of a call of one of numba's functions, an operator's from memory.
 
     numba tries some twenty signatures, most of them for arrays, for each operation of each function, which takes a
     sixth of the time of compilation.
@@ -253,7 +253,10 @@ class KernelTypeInference(NopythonTypeInference):
     _name = "kernel_type_inference"
 
     def run_pass(self, state: Any) -> bool:
-        """Infer the types; numba's lock of compilation is held, so no other thread sees the replaced method."""
+        """Infer the types.
+
+        numba's lock of compilation is held, so no other thread sees the replaced method.
+        """
         if "get_call_type" in vars(types.Function):  # this function is compiled for a call in another one
             return super().run_pass(state)
         types.Function.get_call_type = _operator_type

@@ -268,10 +268,10 @@ class Chooser:
 
     @cached_property
     def _after(self) -> dict[str, str]:
-        """Per variable that nothing but one atom reads, the next such variable of that atom, by values.
+        """Per variable that one atom alone reads, the next such variable of that atom.
 
-        Their order changes no other step, so each is tried only after the one before: a wide relation of which a bag
-        needs every row costs few estimates.
+        Their order changes no other step, so each is tried only after the one before, the one of fewest values first:
+        a wide relation of which a bag needs every row costs few estimates.
         """
         body, bits = self.body, self.bits
         read = {*body.head, *(name for atom in body.negated for name in atom.variables)}

@@ -479,7 +479,10 @@ class Facts:
         return count / cells if cells else 1.0
 
     def _pair(self, earlier: int, column: int) -> tuple[float, float]:
-        """Return the share of the combinations of two columns that rows have, and their number; (1, 0) if unknown."""
+        """Return the share of the combinations of two columns that rows have, and their number.
+
+        (1, 0) if it is not known.
+        """
         key = earlier, column
         n_pairs = self.known_values(key)
         pair = self._pairs[key] = (1.0, 0.0) if n_pairs is None else (self._share(key, n_pairs), n_pairs)
