@@ -6,6 +6,7 @@ import math
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import pairwise
 
 from gpu_wcoj.costs import OFFERED_ORDER, PROPOSAL
 from gpu_wcoj.functions import Calculation
@@ -285,7 +286,7 @@ class Chooser:
         for names in alone.values():
             if len(names) > 2:
                 names.sort(key=lambda name: self.estimator.level(bits.seeded, name)[1])  # called at once
-                following.update(zip(names[:-1], names[1:], strict=True))
+                following.update(pairwise(names))
         return following
 
     def _greedy(self, first: str) -> Order:
