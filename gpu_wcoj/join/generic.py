@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -282,8 +283,8 @@ MIN_REDUCTION = 2
 SORT_WIDE_FROM, WIDE_PREFIX = 2048, 64
 """Prefixes from which on they are sorted in any case, if each proposes as many values: many may be of one hub."""
 
-SORT_EQUAL_FROM = 16
-"""Prefixes from which on they are sorted if each proposes as many values, and some are equal for certain."""
+SORT_EQUAL_FROM, EQUAL_PREFIX = 16, 8
+"""Prefixes from which on they are sorted if each proposes as many values, and half of them are equal for certain."""
 
 
 def live_variables(steps: Sequence[Step], prefixes: Prefixes, join: GenericJoin) -> set[str]:
@@ -314,20 +315,22 @@ def group_key(prefixes: Prefixes, steps: Sequence[Step], join: GenericJoin) -> t
     atoms = {atom for step in steps for atom in step.atoms}
     columns: list[Int64Array] = []
     located: set[str] = set()
-    places = 1
+    places: dict[frozenset[str], int] = {}  # by the variables that a position tells; their values are in all such atoms
     offset = 0
     for atom, depth in prefixes.layout:
         batches = join.batches[atom]
         if atom in atoms:
-            located.update(join.uses[atom].variables[:depth])
+            told = frozenset(join.uses[atom].variables[:depth])
+            located |= told
             columns.extend(prefixes.positions[row] for row in range(offset, offset + len(batches)))
-            places *= 1 + sum(len(batch.values[depth - 1]) for batch in batches)
+            n_places = 1 + sum(len(batch.values[depth - 1]) for batch in batches)
+            places[told] = min(n_places, places.get(told, n_places))
         offset += len(batches)
     read = frozenset[str]().union(
         *(step.read_variables for step in steps), *({step.variable} for step in steps if step.is_lookup)
     )
     values = [prefixes.values[name] for name in prefixes.values if name in read - located]
-    return [*columns, *values], None if values else places
+    return [*columns, *values], None if values else prod(places.values())
 
 
 def group_prefixes(prefixes: Prefixes, steps: Sequence[Step], join: GenericJoin) -> tuple[Prefixes, IndexArray | None]:
@@ -354,8 +357,9 @@ def group_prefixes(prefixes: Prefixes, steps: Sequence[Step], join: GenericJoin)
     look, places = group_key(prefixes, steps, join)
     if places is None or len(prefixes) < min(SORT_WIDE_FROM, MIN_REDUCTION * places):
         return prefixes, group
-    is_few = len(prefixes) < max(SORT_FROM, MIN_REDUCTION * places)
-    if is_few and not _are_wide(prefixes, steps[0], join):
+    is_reduced = len(prefixes) >= MIN_REDUCTION * places
+    is_few = len(prefixes) < SORT_FROM or not is_reduced
+    if is_few and not _propose_many(prefixes, steps[0], join, EQUAL_PREFIX if is_reduced else WIDE_PREFIX):
         return prefixes, group
     order = backend.kernels.lexsort(look)
     starts = backend.kernels.run_starts([column[order] for column in look])
@@ -364,11 +368,11 @@ def group_prefixes(prefixes: Prefixes, steps: Sequence[Step], join: GenericJoin)
     return prefixes.gather(order[starts], backend.xp), indices if group is None else indices[group]
 
 
-def _are_wide(prefixes: Prefixes, step: Step, join: GenericJoin) -> bool:
-    """Return whether prefixes propose many values each, by a sample; False on a device."""
+def _propose_many(prefixes: Prefixes, step: Step, join: GenericJoin, least: int) -> bool:
+    """Return whether prefixes propose at least as many values each, by a sample; False on a device."""
     if step.is_lookup or join.backend.device is not None:
         return False
-    return bool(estimate_values(join, prefixes, step) > WIDE_PREFIX * len(prefixes))
+    return bool(estimate_values(join, prefixes, step) > least * len(prefixes))
 
 
 def run_indices(starts: IndexArray, n: int, backend: Backend) -> IndexArray:

@@ -8,6 +8,7 @@ import pytest
 import gpu_wcoj as gw
 from bench.cliffs.laws import counted
 from cpu_fallback.extend_marked import SCAN_FACTOR
+from gpu_wcoj import datasets
 from gpu_wcoj.join.settings import tune
 from gpu_wcoj.kernels.protocol import PROBES, SURVIVORS
 from gpu_wcoj.trace.spine import MAX_BATCHES
@@ -221,3 +222,17 @@ def test_a_triangle_that_is_counted_comes_last_in_every_text(atoms):
     program = gw.Program(text, backend="cpu", threads=1, single_tick=True)
     program.answer(rows)
     assert counted(program) < 100_000  # 260,000 if the other one is bound first
+
+
+@pytest.mark.usefixtures("large_ticks")
+def test_parts_of_a_change_are_counted_once_for_each_value_that_they_read():
+    """Two atoms at one vertex tell prefixes apart no further than one of them, so some 1,300 are those of 245."""
+    edges = datasets.undirected(datasets.rmat(scale=8, edges=2000, seed=1))
+    np.random.default_rng(1).shuffle(edges)
+    text = "barbell(x, y, a, b, c, d) :- e(x, y), s(x, a), s(x, b), e(a, b), s(y, c), s(y, d), e(c, d)."
+    with tune(off=frozenset({"recounts"})):
+        program = gw.Program(text, backend="cpu", threads=1)
+    ticks = [{"e": part, "s": np.concatenate([part, part[:, ::-1]])} for part in (edges[:-100], edges[-100:])]
+    program.load(ticks[0])
+    program.step_counts(ticks[1])
+    assert counted(program) < 2_000_000  # 6,700,000 if each prefix counts the triangles at its vertex
