@@ -334,6 +334,8 @@ def statements(text: str, dialect: str, place: Place, functions: Collection[str]
             nodes = [_as_query(node) for node in parser.parse(tokens, text) if node is not None]
         for node in nodes:
             _mark_aggregates(_check_depth(node, place), functions)
+            if _TRAILING_ZERO.search(text):
+                _shorten_compared(node)
     except ParseError as error:
         raise _explained(error, tokens, place) from None
     except RecursionError:
@@ -356,6 +358,31 @@ def _as_query(node: Node) -> Node:
     clause = node.args.get("with_")
     node.set("with_", None)
     return exp.Select(expressions=[exp.Star()], from_=exp.From(this=exp.Subquery(this=node)), with_=clause)
+
+
+_TRAILING_ZERO = re.compile(r"\.[0-9]*0(?![0-9])")
+"""A decimal number whose last digit is 0."""
+
+
+def _shorten_compared(root: Node) -> None:
+    """Drop trailing zeros of decimal factors and terms that are only compared, which have no scale of their own.
+
+    The product with 0.0001000000 has ten more digits behind the point than its other factor, and may not fit.
+    """
+    from sqlglot import expressions as exp
+
+    passed = (exp.Mul, exp.Add, exp.Sub, exp.Paren, exp.Neg, exp.Alias, exp.Select, exp.Subquery)
+    for number in list(root.find_all(exp.Literal)):
+        user = number.parent
+        is_operand = isinstance(user, (exp.Mul, exp.Add, exp.Sub)) and not number.is_string
+        if not is_operand or not _TRAILING_ZERO.fullmatch(number.this.lstrip("0123456789")):
+            continue
+        while isinstance(user, passed):
+            user = user.parent
+        if isinstance(user, (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Between)):
+            shorter = exp.Literal.number(number.this.rstrip("0").rstrip(".") or "0")
+            shorter.meta.update(number.meta)
+            number.replace(shorter)
 
 
 def _mark_aggregates(calls: Iterable[Node], functions: Iterable[str]) -> None:
