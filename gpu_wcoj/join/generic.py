@@ -368,11 +368,11 @@ def group_prefixes(prefixes: Prefixes, steps: Sequence[Step], join: GenericJoin)
     return prefixes.gather(order[starts], backend.xp), indices if group is None else indices[group]
 
 
-def _propose_many(prefixes: Prefixes, step: Step, join: GenericJoin, least: int) -> bool:
-    """Return whether prefixes propose at least as many values each, by a sample; False on a device."""
+def _propose_many(prefixes: Prefixes, step: Step, join: GenericJoin, n_values: int) -> bool:
+    """Return whether prefixes propose more than `n_values` each, by a sample; False on a device."""
     if step.is_lookup or join.backend.device is not None:
         return False
-    return bool(estimate_values(join, prefixes, step) > least * len(prefixes))
+    return bool(estimate_values(join, prefixes, step) > n_values * len(prefixes))
 
 
 def run_indices(starts: IndexArray, n: int, backend: Backend) -> IndexArray:

@@ -353,3 +353,13 @@ def test_decimals_that_may_be_null_beside_integers(text: str):
         connection.register("u", u)
         expected = connection.sql(text).fetchall()
     assert Counter(gw.view(text, t=t, u=u).snapshot().rows()) == Counter(expected)
+
+
+def test_trailing_zeros_of_a_factor_that_is_compared_take_no_digits():
+    values = pa.array([Decimal("1456.05"), Decimal("20.10"), Decimal("3000.00")], pa.decimal128(12, 2))
+    table = pa.table({"k": [1, 2, 3], "v": values})
+    text = "SELECT k FROM p GROUP BY k HAVING SUM(v) > (SELECT SUM(v) * 0.1000000000000000 FROM p)"
+    view = gw.view(text, {"p": table}, language="sql", backend="cpu")
+    assert sorted(view.rows()) == [(1,), (3,)]
+    view.apply(p=pa.table({"k": [4], "v": pa.array([Decimal("90000.00")], pa.decimal128(12, 2))}))
+    assert view.rows() == [(4,)]

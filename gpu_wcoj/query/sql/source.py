@@ -365,9 +365,10 @@ _TRAILING_ZERO = re.compile(r"\.[0-9]*0(?![0-9])")
 
 
 def _shorten_compared(root: Node) -> None:
-    """Drop trailing zeros of decimal factors and terms that are only compared, which have no scale of their own.
+    """Drop trailing zeros of decimal factors and terms that are only compared.
 
-    The product with 0.0001000000 has ten more digits behind the point than its other factor, and may not fit.
+    Their scale shows nowhere. The product with 0.0001000000 has ten more digits behind the point than its other factor,
+    and may not fit.
     """
     from sqlglot import expressions as exp
 
