@@ -440,7 +440,7 @@ class _Planner:
                 and len(rules) == 1
                 and self._keeps_all(rules[0][1])
             ):
-                width = helper.keys + (helper.op != "count")
+                width = max(1, helper.keys + (helper.op != "count"))  # rows without columns have no number
                 if width < self.core.arity[source]:
                     yield source, width
 

@@ -206,6 +206,11 @@ def test_bindings_of_a_group_over_sets_are_summed_before_they_are_sent(op: str) 
     assert sent <= (4 if op == "count()" else 400)
 
 
+def test_bindings_without_a_group_are_counted_by_their_first_column() -> None:
+    """Rows that are cut to no column would be as many as one."""
+    assert_equal("d(count()) :- e(a, b), f(b, c).", False, 1, [("hypercube", 3), ("replicated", 2)], n=6)
+
+
 def test_plans_say_how_groups_are_computed() -> None:
     rules = parse("d(a, count()) :- e(a, b), f(b, _).")
     shown = str(cell_plan(rules, ("d",), False, choose(rules, "hypercube", 4)))
