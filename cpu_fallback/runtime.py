@@ -17,7 +17,7 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numba
 from llvmlite import ir
@@ -252,7 +252,7 @@ class KernelTypeInference(NopythonTypeInference):
 
     _name = "kernel_type_inference"
 
-    def run_pass(self, state: Any) -> bool:
+    def run_pass(self, state: Any) -> Literal[True]:
         """Infer the types.
 
         numba's lock of compilation is held, so no other thread sees the replaced method.

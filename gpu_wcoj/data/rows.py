@@ -143,7 +143,7 @@ def columns_as_written(rows: Sequence[Row], what: str = "the rows") -> list[Valu
     Raises
     ------
     ArityError
-        If the rows differ in length, or have no values.
+        If the rows differ in length.
 
     Examples
     --------
@@ -156,11 +156,6 @@ def columns_as_written(rows: Sequence[Row], what: str = "the rows") -> list[Valu
     if any(len(row) != width for row in rows):
         short = next(row_index for row_index, row in enumerate(rows) if len(row) != width)
         raise ArityError(f"{what}: row {short} is {rows[short]!r}, {len(rows[short])} values; row 0 has {width}.")
-    if width == 0:
-        raise ArityError(
-            f"{what}: row 0 is (), without a value.\n"
-            "  A relation has a column or more; the row of a Datalog relation without columns is (True,)."
-        )
     if set(map(type, chain.from_iterable(rows))) == {int}:
         try:
             flat = np.fromiter(chain.from_iterable(rows), np.int64, len(rows) * width)
