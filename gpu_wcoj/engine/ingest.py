@@ -117,6 +117,8 @@ def read_change(
         data, what, null_types=types, string=string, binary=binary, arrange=arranged, unread=unread or ()
     )
     if not names:
+        if arity and isinstance(data, (list, tuple)) and data:  # rows without values, such as [()]
+            raise ArityError(arity_message(relation, arity, names, relation_names))
         return Incoming((), _no_columns(arity, types), None, True)
     weights = as_weights(encoded.pop(), f"{what}: the weights") if len(encoded) > arity else None
     encoded = [_as_unsigned(column, kind, binary) for column, kind in zip(encoded, types, strict=True)]

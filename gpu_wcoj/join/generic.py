@@ -315,7 +315,8 @@ def group_key(prefixes: Prefixes, steps: Sequence[Step], join: GenericJoin) -> t
     atoms = {atom for step in steps for atom in step.atoms}
     columns: list[Int64Array] = []
     located: set[str] = set()
-    places: dict[frozenset[str], int] = {}  # by the variables that a position tells; their values are in all such atoms
+    # By the variables that a position tells: the fewest positions of the atoms that have all of these values.
+    places: dict[frozenset[str], int] = {}
     offset = 0
     for atom, depth in prefixes.layout:
         batches = join.batches[atom]

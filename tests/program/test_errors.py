@@ -35,6 +35,7 @@ class TestChanges:
         ("edges", "error", "match"),
         [
             ([(1,)], ArityError, "relation 'edge' has 2 columns, and the rows have 1"),
+            ([()], ArityError, "relation 'edge' has 2 columns, and the rows have 0: none"),
             ([(1, 2, 3)], SchemaError, "relation 'edge' has 2 columns, and the rows have 3"),
             ([(1, 2, 3, 4)], ArityError, "relation 'edge' has 2 columns, and the rows have 4"),
             (np.zeros((2, 5), np.int64), ArityError, "relation 'edge' has 2 columns, and the rows have 5"),
