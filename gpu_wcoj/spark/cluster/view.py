@@ -20,7 +20,7 @@ from gpu_wcoj.program import Program
 from gpu_wcoj.query.ir import Rules
 from gpu_wcoj.spark.cluster.driver import LOAD, CellOptions, CellRun, Notes, flow, work_of
 from gpu_wcoj.spark.cluster.exchange import Columns, fact_frames, has_expressions, in_order, quoted, select_sources
-from gpu_wcoj.spark.cluster.layout import MAX_CELLS, CellLayout, Estimate, Layout, choose, estimate_answer
+from gpu_wcoj.spark.cluster.layout import MAX_CELLS, CellLayout, Estimate, Layout, OneEngine, choose, estimate_answer
 from gpu_wcoj.spark.cluster.plan import CellPlan, cell_plan
 from gpu_wcoj.spark.cluster.read import reader_at
 from gpu_wcoj.spark.cluster.rebalance import find_heavy_values
@@ -319,11 +319,11 @@ def as_tables(program: Program, frames: Mapping[str, DataFrame]) -> dict[str, Da
 
 def choose_for_answer(
     spark: SparkSession, program: Program, frames: Mapping[str, DataFrame], layout: Layout, cells: int | None
-) -> CellLayout | str:
-    """Return the layout for one answer, or the reason for one engine, under ``"auto"`` only."""
+) -> CellLayout | OneEngine:
+    """Return the layout for one answer; one engine under ``"auto"`` only."""
     chosen, estimate = estimated_layout(spark, program, frames, layout, cells)
     if layout == "auto" and estimate.engine <= estimate.cells:
-        return f"the answer is {estimate}"
+        return OneEngine(f"the answer is {estimate}", estimate)
     if chosen.layout == "hypercube":
         heavy = find_heavy_values(program.rules, chosen, as_tables(program, frames))
         rows = {name: estimated_rows(frames[name])[0] for name in program.inputs}
