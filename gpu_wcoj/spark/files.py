@@ -114,7 +114,7 @@ Result = TypeVar("Result")
 
 
 def as_task(function: Callable[[Iterable[Row]], Iterator[Result]]) -> Callable[[Iterable[Row]], Iterator[Result]]:
-    """Return a function over the rows of a task that makes later tasks of its worker start sooner.
+    """Return a function over a task's rows that makes later tasks of its worker start sooner.
 
     Before each task, PySpark lets all finders of modules read their folders anew. Those of Zip files read the whole
     list of PySpark's files, once for each of its packages, in Python 3.11. They are a cache, which forgets them here.

@@ -555,6 +555,7 @@ class CellRun:
         plan, columns = (self.plan, self.columns) if moved is None else (moved.plan, moved.columns)
         bases = None if moved is None else moved.entries
         work = self._work(plan, columns, batch=batch, query=query, bases=bases)
+        notes: DataFrame | RDD[tuple[str]]
         if tables is None:
             notes = flow([(None, reselect(rows, columns))], plan, columns, work)
         else:

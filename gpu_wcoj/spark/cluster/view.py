@@ -38,7 +38,9 @@ if TYPE_CHECKING:
 
 ROUTED_ROWS = 1 << 18
 """Rows of a micro-batch of plain files that the driver routes itself: 4 MB for two columns of integers, which it reads
-and routes in less time than Spark takes to start the tasks that would."""
+and routes in less time than Spark takes to start the tasks that would. With triangles of R-MAT graphs on two cells and
+two cores at load 6, a batch of 1,000 rows (scale 16) took 0.38 s then, and 1.0 s with tasks; one of 100,000 rows (scale
+17) took 0.75 to 1.07 s, and 1.34 to 1.70 s with tasks. Larger batches have not been measured."""
 
 CELLS_PER_TASK = 2
 """Cells of a grid for each concurrent task: more cells hold less each, and their load evens out."""
