@@ -12,6 +12,7 @@ import pytest
 from gpu_wcoj import datasets
 from gpu_wcoj.cli import answers
 from gpu_wcoj.cli.main import main
+from gpu_wcoj.zset.zset import ZSet
 from tests.helpers.command_line import TRIANGLE, complaint, run_json, write_stream
 
 STREAM = [(1, 2, 1, 3), (2, 3, 1, 3), (1, 3, 1, 5), (3, 4, 1, 5), (2, 4, 1, 5), (2, 3, -1, 8), (9, 9, -1, 9)]
@@ -77,6 +78,14 @@ def test_rows_that_were_deleted_again_are_not_shown(capfd: pytest.CaptureFixture
     path = write_stream(tmp_path / "s.csv", STREAM)
     assert main(["run", "-e", TRIANGLE, "--changes", f"edge={path}?weight=weight&tick=tick"]) == 0
     assert "triangle: 0 rows\n" in capfd.readouterr().out
+
+
+def test_first_lines_leave_out_rows_that_were_deleted_again():
+    followed = answers.AnswerRows(1)
+    followed.follow("h", ZSet.from_rows([((1,), 1), ((2,), 1)]))
+    followed.follow("h", ZSet.from_rows([((1,), -1)]))
+    assert followed.lines(1) == ["h(2)"]
+    assert followed.rows("h") == [(2,)]
 
 
 def test_rows_are_read_again_if_too_few_of_those_that_were_followed_stay(
