@@ -65,7 +65,8 @@ def run(code: str, *arguments: object, text: str | None = None) -> str:
 
 
 COMMAND = "from gpu_wcoj.cli.main import main\nsys.exit(main(sys.argv[1:]))\n"
-TWICE = COMMAND.replace("sys.exit(", "import json\nsys.exit(main(json.loads(sys.argv[1])) or ")
+TWICE = "import json\nfrom gpu_wcoj.cli.main import main\nfirst = main(json.loads(sys.argv[1]))\n"
+TWICE += "sys.exit(first or main(sys.argv[2:]))\n"
 """Two commands in one process."""
 HOPS = ["run", "-e", "h(a) :- edge(a, _).", "--input", "edge=-", "--json"]
 
