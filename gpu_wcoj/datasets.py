@@ -94,8 +94,8 @@ def _draw_keys(seed: int, scale: int, rounds: int, size: int, bounds: tuple[floa
         bits.advance(_ROUND_EDGES - size)
         source = 2 * source + (draw >= high_low)
         target = 2 * target + (((draw >= low_high) & (draw < high_low)) | (draw >= high_high))
-    keys: Int64Array = (source << scale) + target
-    return keys[source != target]
+    keys: Int64Array = ((source << scale) + target)[source != target]
+    return keys
 
 
 @entry_point
