@@ -7,7 +7,7 @@ hashes of these. Prefixes that become equal only later count as distinct.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
@@ -15,7 +15,7 @@ from operator import add
 
 import numpy as np
 
-from gpu_wcoj.costs import LOCATED_SEED, SEED, THREAD, WRITTEN_PREFIX
+from gpu_wcoj.costs import INDEXED_ROW, LOCATED_SEED, SEED, THREAD, WRITTEN_PREFIX
 from gpu_wcoj.join.delta import IncrementalGenericJoin, Piece
 from gpu_wcoj.join.eliminate import AllowanceError, BudgetedJoin, Summing, with_budget, with_weights
 from gpu_wcoj.join.generic import GenericJoin, group_key
@@ -24,7 +24,7 @@ from gpu_wcoj.join.prefixes import Meter, Prefixes
 from gpu_wcoj.join.seeds import Seeds, bind_seeds, first_variables, seed_rows
 from gpu_wcoj.join.settings import Execution, in_order
 from gpu_wcoj.kernels.protocol import Int64Array
-from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey
+from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey, RowBatch
 from gpu_wcoj.trace.spine import Spine
 from gpu_wcoj.zset.arrays import positions
 from gpu_wcoj.zset.index import IndexedZSet
@@ -491,12 +491,8 @@ def list_change(join: IncrementalGenericJoin, phase: int) -> Iterator[Piece]:
 
     See `IncrementalGenericJoin.join`.
     """
-    index = _cheapest_path_of_load(join, phase, False)
-    if index is None:
-        yield from join.join(phase)
-        return
-    with _run_along(join, index) as single:
-        yield from single.join(phase)
+    with _along_cheapest_path(join, phase, False) as cheapest:
+        yield from cheapest.join(phase)
 
 
 def count_change(join: IncrementalGenericJoin, phase: int) -> int:
@@ -504,17 +500,21 @@ def count_change(join: IncrementalGenericJoin, phase: int) -> int:
 
     See `IncrementalGenericJoin.count`.
     """
-    index = _cheapest_path_of_load(join, phase, True)
-    if index is None:
-        return join.count(phase)
-    with _run_along(join, index) as single:
-        return single.count(phase)
+    with _along_cheapest_path(join, phase, True) as cheapest:
+        return cheapest.count(phase)
 
 
 @contextmanager
-def _run_along(join: IncrementalGenericJoin, index: int) -> Generator[IncrementalGenericJoin]:
-    """Yield a join along one path, whose work is reported as work of `join`."""
-    single = _along(join, index)
+def _along_cheapest_path(join: IncrementalGenericJoin, phase: int, counts: bool) -> Generator[IncrementalGenericJoin]:
+    """Yield the join, or one along the cheapest path, whose work is reported as work of `join`."""
+    if join.execution.single_tick:
+        single, index = _cheapest_join(join, phase, counts), FULL_COUNT
+    else:
+        cheapest = _cheapest_path_of_load(join, phase, counts)
+        single, index = (None, FULL_COUNT) if cheapest is None else (_along(join, cheapest), cheapest)
+    if single is None:
+        yield join
+        return
     single.failed = join.failed
     try:
         yield single
@@ -535,9 +535,7 @@ def _along(join: IncrementalGenericJoin, index: int) -> IncrementalGenericJoin:
 def _cheapest_path_of_load(join: IncrementalGenericJoin, phase: int, counts: bool) -> int | None:
     """Return the path that is cheaper than the one that runs otherwise, or None."""
     execution, paths = join.execution, join.query.paths
-    if execution.backend.device is not None or execution.single_tick or execution.share is not None:
-        return None
-    if not execution.uses("load paths"):
+    if execution.backend.device is not None or execution.share is not None or not execution.uses("load paths"):
         return None
     numbers = [index for index, path in enumerate(paths) if not path.is_negated]
     if not all(paths[index].seed.variables for index in numbers):  # an atom of wildcards
@@ -557,7 +555,7 @@ def _cheapest_path_of_load(join: IncrementalGenericJoin, phase: int, counts: boo
     if user is not None and user.is_worth_it(phase):  # the others that share its first steps go without it
         min_gain *= len(user.shared.users)
     if sum(n_rows) < LOAD_ROWS and (
-        _sampled_cost(join, usual, phase, SAMPLE_SIZES[0], counts, SMALL_LOAD_COST) < SMALL_LOAD_COST
+        _sampled_cost_along(join, usual, phase, SAMPLE_SIZES[0], counts, SMALL_LOAD_COST) < SMALL_LOAD_COST
     ):
         return None
     costs = {} if counts else join.sampled_costs
@@ -568,13 +566,13 @@ def _cheapest_path_of_load(join: IncrementalGenericJoin, phase: int, counts: boo
     if costs.get(usual, np.inf) < 2 * min_gain * best:
         if costs[usual] > max(min_gain * best, FIRST_BUDGET):  # larger samples of both decide
             limit = DECISIVE_FACTOR * costs[usual]
-            pair = {index: _sampled_cost(join, index, phase, SAMPLE_SIZES[-1], counts, limit)
+            pair = {index: _sampled_cost_along(join, index, phase, SAMPLE_SIZES[-1], counts, limit)
                     for index in (usual, cheapest)}  # fmt: skip
             return cheapest if min_gain * pair[cheapest] < pair[usual] else None
         cheapest = usual
     larger = costs.get(cheapest, np.inf)
     if _n_draws(join.n_seeds(cheapest, phase), SAMPLE_SIZES[-1]) > SAMPLE_SIZES[0]:
-        larger = _sampled_cost(join, cheapest, phase, SAMPLE_SIZES[-1], counts, MAX_SURPRISE * max(best, FIRST_BUDGET))
+        larger = _sampled_cost_along(join, cheapest, phase, SAMPLE_SIZES[-1], counts, MAX_SURPRISE * max(best, FIRST_BUDGET))
     if larger > DECISIVE_SURPRISE * max(costs[cheapest], FIRST_BUDGET):  # the smaller sample has missed a hub
         remaining = [index for index in numbers if index != cheapest]
         limit = larger if larger < np.inf else MAX_SURPRISE * max(best, FIRST_BUDGET)
@@ -584,10 +582,58 @@ def _cheapest_path_of_load(join: IncrementalGenericJoin, phase: int, counts: boo
     elif len(costs) > 1 and best > BUDGET_FACTOR * FIRST_BUDGET:  # else more samples would cost as much as the load
         costs[cheapest] = larger
         for index in costs.keys() - {cheapest}:
-            cost = _sampled_cost(join, index, phase, SAMPLE_SIZES[-1], counts, DECISIVE_FACTOR * best)
+            cost = _sampled_cost_along(join, index, phase, SAMPLE_SIZES[-1], counts, DECISIVE_FACTOR * best)
             costs[index] = cost if cost < np.inf else costs[index]
     cheapest = min(costs, key=costs.__getitem__)
     return cheapest if costs[cheapest] * min_gain < costs.get(usual, np.inf) else None
+
+
+def _cheapest_join(join: IncrementalGenericJoin, phase: int, counts: bool) -> IncrementalGenericJoin | None:
+    """Return the join of a single tick along a path that is cheaper than the planned one, or None.
+
+    The planned path is sampled first: its atoms have to be indexed in any case. Another path costs the indices of its
+    atoms, too, so only a dear one is compared with others.
+    """
+    execution, query = join.execution, join.query
+    if not query.alternatives or execution.backend.device is not None or not execution.uses("load paths"):
+        return None
+    if join.makes_text or type(join) is not IncrementalGenericJoin or join.n_seeds(0, phase) < SMALL_LOAD_ROWS:
+        return None
+    joins = [join]
+    for path in query.alternatives:
+        alternative = replace(query, paths=(path,), alternatives=())
+        joins.append(IncrementalGenericJoin(alternative, join.arrangements, execution))
+    least = min(_cost_of_indices(single, phase, query.paths[0].keys) for single in joins[1:])
+    limit = max(float(FIRST_BUDGET), INDICES_FACTOR * least)
+    if _sampled_cost(join, join, phase, SAMPLE_SIZES[-1], counts, limit) < limit:
+        return None
+    costs, indexed = [np.inf], 0.0
+    while min(costs) == np.inf:
+        limit *= BUDGET_FACTOR
+        costs = [np.inf] * len(joins)
+        for index, single in enumerate(joins):
+            indices = _cost_of_indices(single, phase)
+            if INDICES_FACTOR * (indexed + indices) <= limit:
+                indexed += indices
+                costs[index] = _sampled_cost(join, single, phase, SAMPLE_SIZES[0], counts, min([limit, *costs]))
+    cheapest = costs.index(min(costs))
+    if cheapest == 0 or MIN_GAIN * costs[cheapest] >= costs[0]:
+        return None
+    cost = _sampled_cost(join, joins[cheapest], phase, SAMPLE_SIZES[-1], counts, BUDGET_FACTOR * costs[cheapest])
+    if cost == np.inf or _sampled_cost(join, join, phase, SAMPLE_SIZES[-1], counts, cost) < cost:
+        return None
+    return joins[cheapest]
+
+
+def _cost_of_indices(join: IncrementalGenericJoin, phase: int, existing: Collection[ArrangementKey] = ()) -> float:
+    """Return the cost in nanoseconds of the indices that the only path of a join needs and that do not exist yet."""
+    keys = set(join.query.paths[0].keys).difference(existing)
+    rows = (join.arrangements[key].starting_rows(phase) for key in keys)
+    return INDEXED_ROW * sum(batch.n_rows for batch in rows if isinstance(batch, RowBatch))
+
+
+INDICES_FACTOR = 4.0
+"""Factor by which a path has to cost more than the indices that other paths need in all, for these to be compared."""
 
 
 def _n_draws(n_seeds: int, draws: int) -> int:
@@ -617,7 +663,7 @@ def _race(
     """
     budget = min(limit, max(expected, FIRST_BUDGET))
     while True:
-        costs = {index: _sampled_cost(join, index, phase, draws, counts, budget) for index in numbers}
+        costs = {index: _sampled_cost_along(join, index, phase, draws, counts, budget) for index in numbers}
         costs = {index: cost for index, cost in costs.items() if cost < np.inf}
         cheapest = min(costs.values(), default=np.inf)
         if cheapest <= budget or budget >= limit:
@@ -649,29 +695,44 @@ def sampled_cost_of_change(join: IncrementalGenericJoin, phase: int, limit: floa
     ]
     cost = 0.0
     for index in sampled:
-        cost += _sampled_cost(join, index, phase, SAMPLE_SIZES[0], False, limit - cost)
+        cost += _sampled_cost_along(join, index, phase, SAMPLE_SIZES[0], False, limit - cost)
         if cost >= limit:
             return np.inf
     return cost
 
 
-def _sampled_cost(
+def _sampled_cost_along(
     join: IncrementalGenericJoin, index: int, phase: int, draws: int, counts: bool, max_cost: float
 ) -> float:
-    """Return the cost of listing or counting along one path, by about `draws` seeds.
+    """Return `_sampled_cost` of one path of a join, which sees all rows of the other atoms."""
+    return _sampled_cost(join, _along(join, index), phase, draws, counts, max_cost)
 
-    Infinite if it is more than `max_cost`.
+
+def _sampled_cost(
+    join: IncrementalGenericJoin, single: IncrementalGenericJoin, phase: int, draws: int, counts: bool, max_cost: float
+) -> float:
+    """Return the cost of listing or counting along the only path of `single`, by about `draws` seeds.
+
+    Infinite if it is more than `max_cost`. The work is reported as work of `join`.
     """
-    single = _along(join, index)
-    path, (way,) = single.query.paths[0], single.bound_paths[0]
+    path, way = single.query.paths[0], single.bound_paths[0][0]
     generic = single.bound_join(way, 0, phase)
     if generic is None:
         return 0.0
-    batch = way.seeds[0].pending[phase]
-    rows = _rows_below(path, path.seed, batch, batch.depth - 1)
-    some = slice(None, None, max(1, len(rows[0]) // _n_draws(len(batch), draws)))
-    sample = IndexedZSet.from_columns([np.ascontiguousarray(column[some]) for column in rows], None, generic.backend)
-    scale = len(batch) / max(len(sample), 1)
+    batch = way.seeds[0].starting_rows(phase)
+    assert batch is not None
+    n_rows, n_draws = len(batch), _n_draws(len(batch), draws)
+    if isinstance(batch, RowBatch):  # in the order in which they came
+        rows = batch.columns()
+        n_rows = len(rows[0])
+    else:
+        rows = _rows_below(path, path.seed, batch, batch.depth - 1)
+    if not n_rows:
+        return 0.0
+    some = slice(None, None, max(1, len(rows[0]) // n_draws))
+    chosen = [np.ascontiguousarray(column[some]) for column in rows]
+    sample = IndexedZSet.from_columns(chosen, None, generic.backend)
+    scale = n_rows / len(chosen[0] if isinstance(batch, RowBatch) else sample)
     budgeted = with_metered_budget(generic, join.execution, max_cost / scale)
     least, most = SAMPLED_PIECE_ROWS
     budgeted.is_sample = True

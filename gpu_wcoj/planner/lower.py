@@ -235,7 +235,8 @@ def along_single_paths(planned: Plan, catalog: CatalogReader) -> Plan:
     """Return the plan of a single tick: one path per rule, whose atoms see all rows.
 
     A path costs what indexing the rows of its other atoms costs, and what its steps propose. The rows that start it are
-    read as they are, so mostly those of the largest atom do.
+    read as they are, so mostly those of the largest atom do. The other paths that the planner has estimated stay as
+    alternatives, for a path that turns out dearer than expected.
     """
     queries: dict[str, tuple[DeltaQuery, ...]] = {}
     estimates: dict[str, tuple[tuple[tuple[Expected, ...], ...], ...]] = {}
@@ -246,12 +247,23 @@ def along_single_paths(planned: Plan, catalog: CatalogReader) -> Plan:
         ]
         if name in planned.queries:
             queries[name] = tuple(
-                query.along(index) for query, index in zip(planned.queries[name], chosen, strict=True)
+                _along_one(query, index, expected)
+                for query, index, expected in zip(planned.queries[name], chosen, planned.estimates[name], strict=True)
             )
             estimates[name] = tuple(
                 (expected[index],) for expected, index in zip(planned.estimates[name], chosen, strict=True)
             )
     return replace(planned, queries=queries, estimates=estimates, counted=frozenset())
+
+
+def _along_one(query: DeltaQuery, index: int, expected: Sequence[Sequence[Expected]]) -> DeltaQuery:
+    """Return the query along one path, with the other paths that have estimates as alternatives."""
+    alternatives = [
+        query.along(other).paths[0]
+        for other, path in enumerate(query.paths)
+        if other != index and expected[other] and path.seed.variables and not path.is_negated
+    ]
+    return replace(query.along(index), alternatives=tuple(alternatives))
 
 
 def _cheapest_path(
