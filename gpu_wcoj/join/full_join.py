@@ -599,10 +599,7 @@ def _cheapest_join(join: IncrementalGenericJoin, phase: int, counts: bool) -> In
         return None
     if join.makes_text or type(join) is not IncrementalGenericJoin or join.n_seeds(0, phase) < SMALL_LOAD_ROWS:
         return None
-    joins = [join]
-    for path in query.alternatives:
-        alternative = replace(query, paths=(path,), alternatives=())
-        joins.append(IncrementalGenericJoin(alternative, join.arrangements, execution))
+    joins = [join, *_alternatives(join)]
     least = min(_cost_of_indices(single, phase, query.paths[0].keys) for single in joins[1:])
     limit = max(float(FIRST_BUDGET), INDICES_FACTOR * least)
     if _sampled_cost(join, join, phase, SAMPLE_SIZES[-1], counts, limit) < limit:
@@ -623,6 +620,12 @@ def _cheapest_join(join: IncrementalGenericJoin, phase: int, counts: bool) -> In
     if cost == np.inf or _sampled_cost(join, join, phase, SAMPLE_SIZES[-1], counts, cost) < cost:
         return None
     return joins[cheapest]
+
+
+def _alternatives(join: IncrementalGenericJoin) -> list[IncrementalGenericJoin]:
+    """Return the joins along the other paths of a single tick."""
+    queries = [replace(join.query, paths=(path,), alternatives=()) for path in join.query.alternatives]
+    return [IncrementalGenericJoin(query, join.arrangements, join.execution) for query in queries]
 
 
 def _cost_of_indices(join: IncrementalGenericJoin, phase: int, existing: Collection[ArrangementKey] = ()) -> float:

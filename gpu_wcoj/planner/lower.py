@@ -235,8 +235,8 @@ def along_single_paths(planned: Plan, catalog: CatalogReader) -> Plan:
     """Return the plan of a single tick: one path per rule, whose atoms see all rows.
 
     A path costs what indexing the rows of its other atoms costs, and what its steps propose. The rows that start it are
-    read as they are, so mostly those of the largest atom do. The other paths that the planner has estimated stay as
-    alternatives, for a path that turns out dearer than expected.
+    read as they are, so mostly those of the largest atom do. The other paths stay as alternatives to one that turns out
+    dearer than expected.
     """
     queries: dict[str, tuple[DeltaQuery, ...]] = {}
     estimates: dict[str, tuple[tuple[tuple[Expected, ...], ...], ...]] = {}
@@ -257,11 +257,11 @@ def along_single_paths(planned: Plan, catalog: CatalogReader) -> Plan:
 
 
 def _along_one(query: DeltaQuery, index: int, expected: Sequence[Sequence[Expected]]) -> DeltaQuery:
-    """Return the query along one path, with the other paths that have estimates as alternatives."""
+    """Return the query along one path, with the other ones as alternatives if there are estimates to go wrong."""
     alternatives = [
         query.along(other).paths[0]
-        for other, path in enumerate(query.paths)
-        if other != index and expected[other] and path.seed.variables and not path.is_negated
+        for other, path in enumerate(query.paths if any(expected) else ())
+        if other != index and path.seed.variables and not path.is_negated
     ]
     return replace(query.along(index), alternatives=tuple(alternatives))
 
