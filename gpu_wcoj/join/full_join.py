@@ -491,7 +491,12 @@ def list_change(join: IncrementalGenericJoin, phase: int) -> Iterator[Piece]:
 
     See `IncrementalGenericJoin.join`.
     """
-    with _along_cheapest_path(join, phase, False) as cheapest:
+    limit = _limit_of_planned_path(join, phase)
+    pieces = None if limit is None else _list_within(join, phase, limit)
+    if pieces is not None:
+        yield from pieces
+        return
+    with _along_cheapest_path(join, phase, False, limit) as cheapest:
         yield from cheapest.join(phase)
 
 
@@ -500,15 +505,23 @@ def count_change(join: IncrementalGenericJoin, phase: int) -> int:
 
     See `IncrementalGenericJoin.count`.
     """
-    with _along_cheapest_path(join, phase, True) as cheapest:
+    limit = _limit_of_planned_path(join, phase)
+    if limit is not None and _sampled_cost(join, join, phase, SAMPLE_SIZES[-1], True, limit) < limit:
+        return join.count(phase)
+    with _along_cheapest_path(join, phase, True, limit) as cheapest:
         return cheapest.count(phase)
 
 
 @contextmanager
-def _along_cheapest_path(join: IncrementalGenericJoin, phase: int, counts: bool) -> Generator[IncrementalGenericJoin]:
-    """Yield the join, or one along the cheapest path, whose work is reported as work of `join`."""
-    if join.execution.single_tick:
-        single, index = _cheapest_join(join, phase, counts), FULL_COUNT
+def _along_cheapest_path(
+    join: IncrementalGenericJoin, phase: int, counts: bool, limit: float | None
+) -> Generator[IncrementalGenericJoin]:
+    """Yield the join, or one along the cheapest path, whose work is reported as work of `join`.
+
+    `limit` is that of the planned path of a single tick, None if there is none.
+    """
+    if limit is not None:
+        single, index = _cheapest_alternative(join, phase, counts, limit), FULL_COUNT
     else:
         cheapest = _cheapest_path_of_load(join, phase, counts)
         single, index = (None, FULL_COUNT) if cheapest is None else (_along(join, cheapest), cheapest)
@@ -535,7 +548,9 @@ def _along(join: IncrementalGenericJoin, index: int) -> IncrementalGenericJoin:
 def _cheapest_path_of_load(join: IncrementalGenericJoin, phase: int, counts: bool) -> int | None:
     """Return the path that is cheaper than the one that runs otherwise, or None."""
     execution, paths = join.execution, join.query.paths
-    if execution.backend.device is not None or execution.share is not None or not execution.uses("load paths"):
+    if execution.backend.device is not None or execution.single_tick or execution.share is not None:
+        return None
+    if not execution.uses("load paths"):
         return None
     numbers = [index for index, path in enumerate(paths) if not path.is_negated]
     if not all(paths[index].seed.variables for index in numbers):  # an atom of wildcards
@@ -588,36 +603,64 @@ def _cheapest_path_of_load(join: IncrementalGenericJoin, phase: int, counts: boo
     return cheapest if costs[cheapest] * min_gain < costs.get(usual, np.inf) else None
 
 
-def _cheapest_join(join: IncrementalGenericJoin, phase: int, counts: bool) -> IncrementalGenericJoin | None:
-    """Return the join of a single tick along a path that is cheaper than the planned one, or None.
+def _limit_of_planned_path(join: IncrementalGenericJoin, phase: int) -> float | None:
+    """Return the cost in nanoseconds up to which the planned path of a single tick runs without a comparison.
 
-    The planned path is sampled first: its atoms have to be indexed in any case. Another path costs the indices of its
-    atoms, too, so only a dear one is compared with others.
+    None if there is no other path. The atoms of the planned path have to be indexed in any case; another path costs the
+    indices of its atoms, too.
     """
     execution, query = join.execution, join.query
     if not query.alternatives or execution.backend.device is not None or not execution.uses("load paths"):
         return None
     if join.makes_text or type(join) is not IncrementalGenericJoin or join.n_seeds(0, phase) < SMALL_LOAD_ROWS:
         return None
-    joins = [join, *_alternatives(join)]
-    least = min(_cost_of_indices(single, phase, query.paths[0].keys) for single in joins[1:])
-    limit = max(float(FIRST_BUDGET), INDICES_FACTOR * least)
-    if _sampled_cost(join, join, phase, SAMPLE_SIZES[-1], counts, limit) < limit:
+    indices = (_cost_of_indices(join, path, phase, query.paths[0].keys) for path in query.alternatives)
+    return max(float(FIRST_BUDGET), INDICES_FACTOR * min(indices))
+
+
+def _list_within(join: IncrementalGenericJoin, phase: int, limit: float) -> list[Piece] | None:
+    """Return the rows of a single tick along the planned path; None if that costs more than a limit.
+
+    A small sample of many rows tells first if it costs far more.
+    """
+    hopeless = DECISIVE_FACTOR * limit
+    if join.n_seeds(0, phase) >= LOAD_ROWS:
+        if _sampled_cost(join, join, phase, SAMPLE_SIZES[0], False, hopeless) >= hopeless:
+            return None
+    before = join.seeds, join.magnitude, len(join.failed)
+    join.max_cost = join.cost + limit
+    try:
+        return list(join.join(phase))
+    except AllowanceError:
+        join.seeds, join.magnitude, n_failed = before
+        del join.failed[n_failed:]
         return None
+    finally:
+        join.max_cost = None
+
+
+def _cheapest_alternative(
+    join: IncrementalGenericJoin, phase: int, counts: bool, limit: float
+) -> IncrementalGenericJoin | None:
+    """Return the join of a single tick along a path that is cheaper than the planned one, by samples, or None.
+
+    The planned path costs more than `limit`. The indices that samples need cost at most as much.
+    """
+    joins = [join, *_alternatives(join)]
     costs, indexed = [np.inf], 0.0
     while min(costs) == np.inf:
         limit *= BUDGET_FACTOR
         costs = [np.inf] * len(joins)
         for index, single in enumerate(joins):
-            indices = _cost_of_indices(single, phase)
-            if INDICES_FACTOR * (indexed + indices) <= limit:
+            indices = _cost_of_indices(join, single.query.paths[0], phase)
+            if BUDGET_FACTOR * (indexed + indices) <= limit:
                 indexed += indices
                 costs[index] = _sampled_cost(join, single, phase, SAMPLE_SIZES[0], counts, min([limit, *costs]))
     cheapest = costs.index(min(costs))
     if cheapest == 0 or MIN_GAIN * costs[cheapest] >= costs[0]:
         return None
     cost = _sampled_cost(join, joins[cheapest], phase, SAMPLE_SIZES[-1], counts, BUDGET_FACTOR * costs[cheapest])
-    if cost == np.inf or _sampled_cost(join, join, phase, SAMPLE_SIZES[-1], counts, cost) < cost:
+    if cost == np.inf or _sampled_cost(join, join, phase, SAMPLE_SIZES[-1], counts, MIN_GAIN * cost) < MIN_GAIN * cost:
         return None
     return joins[cheapest]
 
@@ -628,15 +671,16 @@ def _alternatives(join: IncrementalGenericJoin) -> list[IncrementalGenericJoin]:
     return [IncrementalGenericJoin(query, join.arrangements, join.execution) for query in queries]
 
 
-def _cost_of_indices(join: IncrementalGenericJoin, phase: int, existing: Collection[ArrangementKey] = ()) -> float:
-    """Return the cost in nanoseconds of the indices that the only path of a join needs and that do not exist yet."""
-    keys = set(join.query.paths[0].keys).difference(existing)
-    rows = (join.arrangements[key].starting_rows(phase) for key in keys)
+def _cost_of_indices(
+    join: IncrementalGenericJoin, path: DeltaPath, phase: int, existing: Collection[ArrangementKey] = ()
+) -> float:
+    """Return the cost in nanoseconds of the indices that a path of a single tick needs and that do not exist yet."""
+    rows = (join.arrangements[key].starting_rows(phase) for key in set(path.keys).difference(existing))
     return INDEXED_ROW * sum(batch.n_rows for batch in rows if isinstance(batch, RowBatch))
 
 
 INDICES_FACTOR = 4.0
-"""Factor by which a path has to cost more than the indices that other paths need in all, for these to be compared."""
+"""Cost up to which a planned path runs without a comparison, as a factor of the indices that another one needs."""
 
 
 def _n_draws(n_seeds: int, draws: int) -> int:
