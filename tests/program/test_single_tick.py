@@ -141,7 +141,7 @@ def test_answers_along_alternatives(is_forced, bag, monkeypatch):
         text = wide_rule(chance)
         print(f"seed {seed}: {text}")
         check(text, some_changes(chance, arities(text)), bag)
-    assert len(taken) > 8
+    assert len(taken) > 4
     assert any(taken)
 
 
