@@ -587,7 +587,9 @@ def _cheapest_path_of_load(join: IncrementalGenericJoin, phase: int, counts: boo
         cheapest = usual
     larger = costs.get(cheapest, np.inf)
     if _n_draws(join.n_seeds(cheapest, phase), SAMPLE_SIZES[-1]) > SAMPLE_SIZES[0]:
-        larger = _sampled_cost_along(join, cheapest, phase, SAMPLE_SIZES[-1], counts, MAX_SURPRISE * max(best, FIRST_BUDGET))
+        larger = _sampled_cost_along(
+            join, cheapest, phase, SAMPLE_SIZES[-1], counts, MAX_SURPRISE * max(best, FIRST_BUDGET)
+        )
     if larger > DECISIVE_SURPRISE * max(costs[cheapest], FIRST_BUDGET):  # the smaller sample has missed a hub
         remaining = [index for index in numbers if index != cheapest]
         limit = larger if larger < np.inf else MAX_SURPRISE * max(best, FIRST_BUDGET)
@@ -709,13 +711,16 @@ def _race(
     samples cost little beside the cheapest path, however dear the others are.
     """
     budget = min(limit, max(expected, FIRST_BUDGET))
+    costs: dict[int, float] = {}
     while True:
-        costs = {index: _sampled_cost_along(join, index, phase, draws, counts, budget) for index in numbers}
-        costs = {index: cost for index, cost in costs.items() if cost < np.inf}
-        cheapest = min(costs.values(), default=np.inf)
-        if cheapest <= budget or budget >= limit:
+        sampled = {index: _sampled_cost_along(join, index, phase, draws, counts, budget)
+                   for index in numbers if index not in costs}  # fmt: skip
+        costs |= {index: cost for index, cost in sampled.items() if cost < np.inf}
+        enough = min(limit, min(costs.values(), default=np.inf) / MIN_GAIN)
+        if budget >= enough:
             return costs
-        budget = min(limit, max(BUDGET_FACTOR * budget, cheapest if costs else 0.0))  # its seeds alone may cost more
+        # The seeds of a path alone may cost more than the budget: the others are to be cheaper than that.
+        budget = enough if costs else min(limit, BUDGET_FACTOR * budget)
 
 
 def sampled_cost_of_load(join: IncrementalGenericJoin, phase: int, limit: float, expected: float) -> float:
