@@ -606,29 +606,30 @@ def _cheapest_path_of_load(join: IncrementalGenericJoin, phase: int, counts: boo
 
 
 def _limit_of_planned_path(join: IncrementalGenericJoin, phase: int) -> float | None:
-    """Return the cost in nanoseconds up to which the planned path of a single tick runs without a comparison.
+    """Return the cost up to which the planned path of a single tick runs without a comparison.
 
-    None if there is no other path. The atoms of the planned path have to be indexed in any case; another path costs the
-    indices of its atoms, too.
+    In nanoseconds; None if there is no other path. The atoms of the planned path have to be indexed in any case;
+    another path costs the indices of its atoms, too.
     """
     execution, query = join.execution, join.query
-    if not query.alternatives or execution.backend.device is not None or not execution.uses("load paths"):
+    if not query.alternatives or execution.backend.device is not None or execution.share is not None:
         return None
-    if join.makes_text or type(join) is not IncrementalGenericJoin or join.n_seeds(0, phase) < SMALL_LOAD_ROWS:
+    if join.makes_text or type(join) is not IncrementalGenericJoin or not execution.uses("load paths"):
+        return None
+    if join.n_seeds(0, phase) < SMALL_LOAD_ROWS:
         return None
     indices = (_cost_of_indices(join, path, phase, query.paths[0].keys) for path in query.alternatives)
     return max(float(FIRST_BUDGET), INDICES_FACTOR * min(indices))
 
 
 def _list_within(join: IncrementalGenericJoin, phase: int, limit: float) -> list[Piece] | None:
-    """Return the rows of a single tick along the planned path; None if that costs more than a limit.
+    """Return the rows of a single tick along the planned path; None if it exceeds a limit.
 
     A small sample of many rows tells first if it costs far more.
     """
-    hopeless = DECISIVE_FACTOR * limit
-    if join.n_seeds(0, phase) >= LOAD_ROWS:
-        if _sampled_cost(join, join, phase, SAMPLE_SIZES[0], False, hopeless) >= hopeless:
-            return None
+    hopeless, is_large = DECISIVE_FACTOR * limit, join.n_seeds(0, phase) >= LOAD_ROWS
+    if is_large and _sampled_cost(join, join, phase, SAMPLE_SIZES[0], False, hopeless) >= hopeless:
+        return None
     before = join.seeds, join.magnitude, len(join.failed)
     join.max_cost = join.cost + limit
     try:
@@ -644,7 +645,7 @@ def _list_within(join: IncrementalGenericJoin, phase: int, limit: float) -> list
 def _cheapest_alternative(
     join: IncrementalGenericJoin, phase: int, counts: bool, limit: float
 ) -> IncrementalGenericJoin | None:
-    """Return the join of a single tick along a path that is cheaper than the planned one, by samples, or None.
+    """Return the join along a path that is cheaper than the planned one, by samples, or None.
 
     The planned path costs more than `limit`. The indices that samples need cost at most as much.
     """
@@ -676,7 +677,7 @@ def _alternatives(join: IncrementalGenericJoin) -> list[IncrementalGenericJoin]:
 def _cost_of_indices(
     join: IncrementalGenericJoin, path: DeltaPath, phase: int, existing: Collection[ArrangementKey] = ()
 ) -> float:
-    """Return the cost in nanoseconds of the indices that a path of a single tick needs and that do not exist yet."""
+    """Return the cost of the missing indices that a path of a single tick needs, in nanoseconds."""
     rows = (join.arrangements[key].starting_rows(phase) for key in set(path.keys).difference(existing))
     return INDEXED_ROW * sum(batch.n_rows for batch in rows if isinstance(batch, RowBatch))
 
@@ -763,7 +764,9 @@ def _sampled_cost_along(
 def _sampled_cost(
     join: IncrementalGenericJoin, single: IncrementalGenericJoin, phase: int, draws: int, counts: bool, max_cost: float
 ) -> float:
-    """Return the cost of listing or counting along the only path of `single`, by about `draws` seeds.
+    """Return the cost of listing or counting along the only path of a join, by a sample.
+
+    The sample has about `draws` seeds.
 
     Infinite if it is more than `max_cost`. The work is reported as work of `join`.
     """

@@ -257,7 +257,7 @@ def along_single_paths(planned: Plan, catalog: CatalogReader) -> Plan:
 
 
 def _along_one(query: DeltaQuery, index: int, expected: Sequence[Sequence[Expected]]) -> DeltaQuery:
-    """Return the query along one path, with the other ones as alternatives if there are estimates to go wrong."""
+    """Return the query along one path, with the others as alternatives if it was estimated."""
     alternatives = [
         query.along(other).paths[0]
         for other, path in enumerate(query.paths if any(expected) else ())

@@ -1,4 +1,4 @@
-"""Automorphisms of a body, and the order of its atoms that does not depend on how a rule is written.
+"""Automorphisms of a body, and an order of its atoms that does not depend on the text.
 
 An automorphism is a renaming of variables that keeps its atoms and conditions.
 

@@ -199,10 +199,10 @@ def select_before_joining(draft: Draft) -> Draft:
 
 
 def sort_atoms(draft: Draft) -> Draft:
-    """Order the atoms of each body independently of the text, so that ties between plans do not depend on it either.
+    """Order the atoms of each body independently of the text.
 
-    For a single tick: its only path sees all rows of the other atoms. In other programs, the order of atoms says which
-    paths see the rows of a tick.
+    So ties between plans do not depend on it either. For a single tick, whose only path sees all rows of the other
+    atoms: in other programs, the order of atoms says which paths see the rows of a tick.
 
     Examples
     --------
