@@ -619,19 +619,19 @@ def _limit_of_planned_path(join: IncrementalGenericJoin, phase: int) -> float | 
     if join.n_seeds(0, phase) < SMALL_LOAD_ROWS:
         return None
     indices = (_cost_of_indices(join, path, phase, query.paths[0].keys) for path in query.alternatives)
-    return max(float(FIRST_BUDGET), INDICES_FACTOR * min(indices))
+    return max(UNCOMPARED_COST, INDICES_FACTOR * min(indices))
 
 
 def _list_within(join: IncrementalGenericJoin, phase: int, limit: float) -> list[Piece] | None:
-    """Return the rows of a single tick along the planned path; None if it exceeds a limit.
+    """Return the rows of a single tick along the planned path; None if it costs more than a limit.
 
-    A small sample of many rows tells first if it costs far more.
+    A small sample tells, of many rows. Where it was wrong by far, what was listed is lost.
     """
-    hopeless, is_large = DECISIVE_FACTOR * limit, join.n_seeds(0, phase) >= LOAD_ROWS
-    if is_large and _sampled_cost(join, join, phase, SAMPLE_SIZES[0], False, hopeless) >= hopeless:
-        return None
+    if join.n_seeds(0, phase) >= SAMPLED_ROWS:
+        if _sampled_cost(join, join, phase, SAMPLE_SIZES[0], False, limit) >= limit:
+            return None
     before = join.seeds, join.magnitude, len(join.failed)
-    join.max_cost = join.cost + limit
+    join.max_cost = join.cost + MAX_ERROR * limit
     try:
         return list(join.join(phase))
     except AllowanceError:
@@ -682,8 +682,16 @@ def _cost_of_indices(
     return INDEXED_ROW * sum(batch.n_rows for batch in rows if isinstance(batch, RowBatch))
 
 
-INDICES_FACTOR = 4.0
-"""Cost up to which a planned path runs without a comparison, as a factor of the indices that another one needs."""
+SAMPLED_ROWS = 1 << 10
+"""Rows that start a planned path from which on a sample is drawn before it runs."""
+
+MAX_ERROR = 8.0
+"""Factor by which a planned path may cost more than its limit before it is given up."""
+
+UNCOMPARED_COST, INDICES_FACTOR = float(1 << 23), 4.0
+"""Cost up to which a planned path runs without a comparison: in nanoseconds, and as a factor of missing indices.
+
+A sample takes half a millisecond, whatever it costs, and there are several (`python -m bench.cliffs`)."""
 
 
 def _n_draws(n_seeds: int, draws: int) -> int:
