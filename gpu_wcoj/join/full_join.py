@@ -627,9 +627,9 @@ def _list_within(join: IncrementalGenericJoin, phase: int, limit: float) -> list
 
     A small sample tells, of many rows. Where it was wrong by far, what was listed is lost.
     """
-    if join.n_seeds(0, phase) >= SAMPLED_ROWS:
-        if _sampled_cost(join, join, phase, SAMPLE_SIZES[0], False, limit) >= limit:
-            return None
+    is_sampled = join.n_seeds(0, phase) >= SAMPLED_ROWS
+    if is_sampled and _sampled_cost(join, join, phase, SAMPLE_SIZES[0], False, limit) >= limit:
+        return None
     before = join.seeds, join.magnitude, len(join.failed)
     join.max_cost = join.cost + MAX_ERROR * limit
     try:
