@@ -623,7 +623,7 @@ def _limit_of_planned_path(join: IncrementalGenericJoin, phase: int) -> float | 
 
 
 def _list_within(join: IncrementalGenericJoin, phase: int, limit: float) -> list[Piece] | None:
-    """Return the rows of a single tick along the planned path; None if it costs more than a limit.
+    """Return the rows of a single tick along the planned path; None if that is too dear.
 
     A small sample tells, of many rows. Where it was wrong by far, what was listed is lost.
     """

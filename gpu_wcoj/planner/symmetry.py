@@ -271,7 +271,7 @@ class _Colours:
                 left, op, right = right, MIRRORED[op], left
             is_even = isinstance(right, str) and op in ("=", "!=")
             texts.append(f"{op} {condition.textual} {right if isinstance(right, int) else ''}")
-            names = (left, right) if isinstance(right, str) else (left,)
+            names: tuple[str, ...] = (left, right) if isinstance(right, str) else (left,)
             self._variables.append(names)
             if is_even:  # both sides have the same place
                 texts.append(texts[-1])
