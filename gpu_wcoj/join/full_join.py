@@ -619,7 +619,7 @@ def _limit_of_planned_path(join: IncrementalGenericJoin, phase: int) -> float | 
     if join.n_seeds(0, phase) < SMALL_LOAD_ROWS:
         return None
     indices = (_cost_of_indices(join, path, phase, query.paths[0].keys) for path in query.alternatives)
-    return max(UNCOMPARED_COST, INDICES_FACTOR * min(indices))
+    return max(UNCOMPARED_COST, INDICES_FACTOR * min(indices), UNEXPECTED_FACTOR * query.expected_cost)
 
 
 def _list_within(join: IncrementalGenericJoin, phase: int, limit: float) -> list[Piece] | None:
@@ -688,8 +688,10 @@ SAMPLED_ROWS = 1 << 10
 MAX_ERROR = 8.0
 """Factor by which a planned path may cost more than its limit before it is given up."""
 
-UNCOMPARED_COST, INDICES_FACTOR = float(1 << 23), 4.0
-"""Cost up to which a planned path runs without a comparison: in nanoseconds, and as a factor of missing indices.
+UNCOMPARED_COST, INDICES_FACTOR, UNEXPECTED_FACTOR = float(1 << 23), 4.0, 8.0
+"""Cost up to which a planned path runs without a comparison.
+
+In nanoseconds, as a factor of missing indices, and as a factor of the cost that the planner has expected.
 
 A sample takes half a millisecond, whatever it costs, and there are several (`python -m bench.cliffs`)."""
 

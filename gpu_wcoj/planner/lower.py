@@ -247,7 +247,7 @@ def along_single_paths(planned: Plan, catalog: CatalogReader) -> Plan:
         ]
         if name in planned.queries:
             queries[name] = tuple(
-                _along_one(query, index, expected)
+                _along_one(query, index, expected, planned.head_rows, catalog)
                 for query, index, expected in zip(planned.queries[name], chosen, planned.estimates[name], strict=True)
             )
             estimates[name] = tuple(
@@ -256,14 +256,20 @@ def along_single_paths(planned: Plan, catalog: CatalogReader) -> Plan:
     return replace(planned, queries=queries, estimates=estimates, counted=frozenset())
 
 
-def _along_one(query: DeltaQuery, index: int, expected: Sequence[Sequence[Expected]]) -> DeltaQuery:
+def _along_one(
+    query: DeltaQuery, index: int, expected: Sequence[Sequence[Expected]], head_rows: Mapping[str, float],
+    catalog: CatalogReader,
+) -> DeltaQuery:  # fmt: skip
     """Return the query along one path, with the others as alternatives if it was estimated."""
     alternatives = [
         query.along(other).paths[0]
         for other, path in enumerate(query.paths if any(expected) else ())
         if other != index and path.seed.variables and not path.is_negated
     ]
-    return replace(query.along(index), alternatives=tuple(alternatives))
+    relation = query.paths[index].seed.key.relation
+    rows = head_rows.get(relation, catalog.rows(relation)) or 0.0
+    cost = cost_of_full_join(0.0, rows, sum(1.0 + level.proposed for level in expected[index]))
+    return replace(query.along(index), alternatives=tuple(alternatives), expected_cost=cost)
 
 
 def _cheapest_path(
