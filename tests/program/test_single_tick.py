@@ -134,7 +134,13 @@ def test_answers_along_alternatives(is_forced, bag, monkeypatch):
     monkeypatch.setattr(full_join, "_cheapest_alternative", chosen)
     if is_forced:
         monkeypatch.setattr(full_join, "_list_within", lambda *_: None)
-    for name, value in {"SMALL_LOAD_ROWS": 1, "UNCOMPARED_COST": 1.0, "INDICES_FACTOR": 0.0, "MIN_GAIN": 0.5}.items():
+    for name, value in {
+        "SMALL_LOAD_ROWS": 1,
+        "UNCOMPARED_COST": 1.0,
+        "INDICES_FACTOR": 0.0,
+        "UNEXPECTED_FACTOR": 0.0,
+        "MIN_GAIN": 0.5,
+    }.items():
         monkeypatch.setattr(full_join, name, value)
     for seed in range(300 if IS_LONG else 30):
         chance.seed(seed)
