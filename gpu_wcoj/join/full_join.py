@@ -7,7 +7,7 @@ hashes of these. Prefixes that become equal only later count as distinct.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
@@ -15,7 +15,7 @@ from operator import add
 
 import numpy as np
 
-from gpu_wcoj.costs import LOCATED_SEED, SEED, THREAD, WRITTEN_PREFIX
+from gpu_wcoj.costs import INDEXED_ROW, LOCATED_SEED, SEED, THREAD, WRITTEN_PREFIX
 from gpu_wcoj.join.delta import IncrementalGenericJoin, Piece
 from gpu_wcoj.join.eliminate import AllowanceError, BudgetedJoin, Summing, with_budget, with_weights
 from gpu_wcoj.join.generic import GenericJoin, group_key
@@ -24,7 +24,7 @@ from gpu_wcoj.join.prefixes import Meter, Prefixes
 from gpu_wcoj.join.seeds import Seeds, bind_seeds, first_variables, seed_rows
 from gpu_wcoj.join.settings import Execution, in_order
 from gpu_wcoj.kernels.protocol import Int64Array
-from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey
+from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey, RowBatch
 from gpu_wcoj.trace.spine import Spine
 from gpu_wcoj.zset.arrays import positions
 from gpu_wcoj.zset.index import IndexedZSet
@@ -491,12 +491,13 @@ def list_change(join: IncrementalGenericJoin, phase: int) -> Iterator[Piece]:
 
     See `IncrementalGenericJoin.join`.
     """
-    index = _cheapest_path_of_load(join, phase, False)
-    if index is None:
-        yield from join.join(phase)
+    limit = _limit_of_planned_path(join, phase)
+    pieces = None if limit is None else _list_within(join, phase, limit)
+    if pieces is not None:
+        yield from pieces
         return
-    with _run_along(join, index) as single:
-        yield from single.join(phase)
+    with _along_cheapest_path(join, phase, False, limit) as cheapest:
+        yield from cheapest.join(phase)
 
 
 def count_change(join: IncrementalGenericJoin, phase: int) -> int:
@@ -504,17 +505,29 @@ def count_change(join: IncrementalGenericJoin, phase: int) -> int:
 
     See `IncrementalGenericJoin.count`.
     """
-    index = _cheapest_path_of_load(join, phase, True)
-    if index is None:
+    limit = _limit_of_planned_path(join, phase)
+    if limit is not None and _sampled_cost(join, join, phase, SAMPLE_SIZES[-1], True, limit) < limit:
         return join.count(phase)
-    with _run_along(join, index) as single:
-        return single.count(phase)
+    with _along_cheapest_path(join, phase, True, limit) as cheapest:
+        return cheapest.count(phase)
 
 
 @contextmanager
-def _run_along(join: IncrementalGenericJoin, index: int) -> Generator[IncrementalGenericJoin]:
-    """Yield a join along one path, whose work is reported as work of `join`."""
-    single = _along(join, index)
+def _along_cheapest_path(
+    join: IncrementalGenericJoin, phase: int, counts: bool, limit: float | None
+) -> Generator[IncrementalGenericJoin]:
+    """Yield the join, or one along the cheapest path, whose work is reported as work of `join`.
+
+    `limit` is that of the planned path of a single tick, None if there is none.
+    """
+    if limit is not None:
+        single, index = _cheapest_alternative(join, phase, counts, limit), FULL_COUNT
+    else:
+        cheapest = _cheapest_path_of_load(join, phase, counts)
+        single, index = (None, FULL_COUNT) if cheapest is None else (_along(join, cheapest), cheapest)
+    if single is None:
+        yield join
+        return
     single.failed = join.failed
     try:
         yield single
@@ -557,7 +570,7 @@ def _cheapest_path_of_load(join: IncrementalGenericJoin, phase: int, counts: boo
     if user is not None and user.is_worth_it(phase):  # the others that share its first steps go without it
         min_gain *= len(user.shared.users)
     if sum(n_rows) < LOAD_ROWS and (
-        _sampled_cost(join, usual, phase, SAMPLE_SIZES[0], counts, SMALL_LOAD_COST) < SMALL_LOAD_COST
+        _sampled_cost_along(join, usual, phase, SAMPLE_SIZES[0], counts, SMALL_LOAD_COST) < SMALL_LOAD_COST
     ):
         return None
     costs = {} if counts else join.sampled_costs
@@ -568,13 +581,15 @@ def _cheapest_path_of_load(join: IncrementalGenericJoin, phase: int, counts: boo
     if costs.get(usual, np.inf) < 2 * min_gain * best:
         if costs[usual] > max(min_gain * best, FIRST_BUDGET):  # larger samples of both decide
             limit = DECISIVE_FACTOR * costs[usual]
-            pair = {index: _sampled_cost(join, index, phase, SAMPLE_SIZES[-1], counts, limit)
+            pair = {index: _sampled_cost_along(join, index, phase, SAMPLE_SIZES[-1], counts, limit)
                     for index in (usual, cheapest)}  # fmt: skip
             return cheapest if min_gain * pair[cheapest] < pair[usual] else None
         cheapest = usual
     larger = costs.get(cheapest, np.inf)
     if _n_draws(join.n_seeds(cheapest, phase), SAMPLE_SIZES[-1]) > SAMPLE_SIZES[0]:
-        larger = _sampled_cost(join, cheapest, phase, SAMPLE_SIZES[-1], counts, MAX_SURPRISE * max(best, FIRST_BUDGET))
+        larger = _sampled_cost_along(
+            join, cheapest, phase, SAMPLE_SIZES[-1], counts, MAX_SURPRISE * max(best, FIRST_BUDGET)
+        )
     if larger > DECISIVE_SURPRISE * max(costs[cheapest], FIRST_BUDGET):  # the smaller sample has missed a hub
         remaining = [index for index in numbers if index != cheapest]
         limit = larger if larger < np.inf else MAX_SURPRISE * max(best, FIRST_BUDGET)
@@ -584,10 +599,101 @@ def _cheapest_path_of_load(join: IncrementalGenericJoin, phase: int, counts: boo
     elif len(costs) > 1 and best > BUDGET_FACTOR * FIRST_BUDGET:  # else more samples would cost as much as the load
         costs[cheapest] = larger
         for index in costs.keys() - {cheapest}:
-            cost = _sampled_cost(join, index, phase, SAMPLE_SIZES[-1], counts, DECISIVE_FACTOR * best)
+            cost = _sampled_cost_along(join, index, phase, SAMPLE_SIZES[-1], counts, DECISIVE_FACTOR * best)
             costs[index] = cost if cost < np.inf else costs[index]
     cheapest = min(costs, key=costs.__getitem__)
     return cheapest if costs[cheapest] * min_gain < costs.get(usual, np.inf) else None
+
+
+def _limit_of_planned_path(join: IncrementalGenericJoin, phase: int) -> float | None:
+    """Return the cost up to which the planned path of a single tick runs without a comparison.
+
+    In nanoseconds; None if there is no other path. The atoms of the planned path have to be indexed in any case;
+    another path costs the indices of its atoms, too.
+    """
+    execution, query = join.execution, join.query
+    if not query.alternatives or execution.backend.device is not None or execution.share is not None:
+        return None
+    if join.makes_text or type(join) is not IncrementalGenericJoin or not execution.uses("load paths"):
+        return None
+    if join.n_seeds(0, phase) < SMALL_LOAD_ROWS:
+        return None
+    indices = (_cost_of_indices(join, path, phase, query.paths[0].keys) for path in query.alternatives)
+    return max(UNCOMPARED_COST, INDICES_FACTOR * min(indices), UNEXPECTED_FACTOR * query.expected_cost)
+
+
+def _list_within(join: IncrementalGenericJoin, phase: int, limit: float) -> list[Piece] | None:
+    """Return the rows of a single tick along the planned path; None if that is too dear.
+
+    A small sample tells, of many rows. Where it was wrong by far, what was listed is lost.
+    """
+    is_sampled = join.n_seeds(0, phase) >= SAMPLED_ROWS
+    if is_sampled and _sampled_cost(join, join, phase, SAMPLE_SIZES[0], False, limit) >= limit:
+        return None
+    before = join.seeds, join.magnitude, len(join.failed)
+    join.max_cost = join.cost + MAX_ERROR * limit
+    try:
+        return list(join.join(phase))
+    except AllowanceError:
+        join.seeds, join.magnitude, n_failed = before
+        del join.failed[n_failed:]
+        return None
+    finally:
+        join.max_cost = None
+
+
+def _cheapest_alternative(
+    join: IncrementalGenericJoin, phase: int, counts: bool, limit: float
+) -> IncrementalGenericJoin | None:
+    """Return the join along a path that is cheaper than the planned one, by samples, or None.
+
+    The planned path costs more than `limit`. The indices that samples need cost at most as much.
+    """
+    joins = [join, *_alternatives(join)]
+    costs, indexed = [np.inf], 0.0
+    while min(costs) == np.inf:
+        limit *= BUDGET_FACTOR
+        costs = [np.inf] * len(joins)
+        for index, single in enumerate(joins):
+            indices = _cost_of_indices(join, single.query.paths[0], phase)
+            if BUDGET_FACTOR * (indexed + indices) <= limit:
+                indexed += indices
+                costs[index] = _sampled_cost(join, single, phase, SAMPLE_SIZES[0], counts, min([limit, *costs]))
+    cheapest = costs.index(min(costs))
+    if cheapest == 0 or MIN_GAIN * costs[cheapest] >= costs[0]:
+        return None
+    cost = _sampled_cost(join, joins[cheapest], phase, SAMPLE_SIZES[-1], counts, BUDGET_FACTOR * costs[cheapest])
+    if cost == np.inf or _sampled_cost(join, join, phase, SAMPLE_SIZES[-1], counts, MIN_GAIN * cost) < MIN_GAIN * cost:
+        return None
+    return joins[cheapest]
+
+
+def _alternatives(join: IncrementalGenericJoin) -> list[IncrementalGenericJoin]:
+    """Return the joins along the other paths of a single tick."""
+    queries = [replace(join.query, paths=(path,), alternatives=()) for path in join.query.alternatives]
+    return [IncrementalGenericJoin(query, join.arrangements, join.execution) for query in queries]
+
+
+def _cost_of_indices(
+    join: IncrementalGenericJoin, path: DeltaPath, phase: int, existing: Collection[ArrangementKey] = ()
+) -> float:
+    """Return the cost of the missing indices that a path of a single tick needs, in nanoseconds."""
+    rows = (join.arrangements[key].starting_rows(phase) for key in set(path.keys).difference(existing))
+    return INDEXED_ROW * sum(batch.n_rows for batch in rows if isinstance(batch, RowBatch))
+
+
+SAMPLED_ROWS = 1 << 10
+"""Rows that start a planned path from which on a sample is drawn before it runs."""
+
+MAX_ERROR = 8.0
+"""Factor by which a planned path may cost more than its limit before it is given up."""
+
+UNCOMPARED_COST, INDICES_FACTOR, UNEXPECTED_FACTOR = float(1 << 23), 4.0, 8.0
+"""Cost up to which a planned path runs without a comparison.
+
+In nanoseconds, as a factor of missing indices, and as a factor of the cost that the planner has expected.
+
+A sample takes half a millisecond, whatever it costs, and there are several (`python -m bench.cliffs`)."""
 
 
 def _n_draws(n_seeds: int, draws: int) -> int:
@@ -618,7 +724,7 @@ def _race(
     budget = min(limit, max(expected, FIRST_BUDGET))
     costs: dict[int, float] = {}
     while True:
-        sampled = {index: _sampled_cost(join, index, phase, draws, counts, budget)
+        sampled = {index: _sampled_cost_along(join, index, phase, draws, counts, budget)
                    for index in numbers if index not in costs}  # fmt: skip
         costs |= {index: cost for index, cost in sampled.items() if cost < np.inf}
         enough = min(limit, min(costs.values(), default=np.inf) / MIN_GAIN)
@@ -652,29 +758,46 @@ def sampled_cost_of_change(join: IncrementalGenericJoin, phase: int, limit: floa
     ]
     cost = 0.0
     for index in sampled:
-        cost += _sampled_cost(join, index, phase, SAMPLE_SIZES[0], False, limit - cost)
+        cost += _sampled_cost_along(join, index, phase, SAMPLE_SIZES[0], False, limit - cost)
         if cost >= limit:
             return np.inf
     return cost
 
 
-def _sampled_cost(
+def _sampled_cost_along(
     join: IncrementalGenericJoin, index: int, phase: int, draws: int, counts: bool, max_cost: float
 ) -> float:
-    """Return the cost of listing or counting along one path, by about `draws` seeds.
+    """Return `_sampled_cost` of one path of a join, which sees all rows of the other atoms."""
+    return _sampled_cost(join, _along(join, index), phase, draws, counts, max_cost)
 
-    Infinite if it is more than `max_cost`.
+
+def _sampled_cost(
+    join: IncrementalGenericJoin, single: IncrementalGenericJoin, phase: int, draws: int, counts: bool, max_cost: float
+) -> float:
+    """Return the cost of listing or counting along the only path of a join, by a sample.
+
+    The sample has about `draws` seeds.
+
+    Infinite if it is more than `max_cost`. The work is reported as work of `join`.
     """
-    single = _along(join, index)
-    path, (way,) = single.query.paths[0], single.bound_paths[0]
+    path, way = single.query.paths[0], single.bound_paths[0][0]
     generic = single.bound_join(way, 0, phase)
     if generic is None:
         return 0.0
-    batch = way.seeds[0].pending[phase]
-    rows = _rows_below(path, path.seed, batch, batch.depth - 1)
-    some = slice(None, None, max(1, len(rows[0]) // _n_draws(len(batch), draws)))
-    sample = IndexedZSet.from_columns([np.ascontiguousarray(column[some]) for column in rows], None, generic.backend)
-    scale = len(batch) / max(len(sample), 1)
+    batch = way.seeds[0].starting_rows(phase)
+    assert batch is not None
+    n_rows, n_draws = len(batch), _n_draws(len(batch), draws)
+    if isinstance(batch, RowBatch):  # in the order in which they came
+        rows = batch.columns()
+        n_rows = len(rows[0])
+    else:
+        rows = _rows_below(path, path.seed, batch, batch.depth - 1)
+    if not n_rows:
+        return 0.0
+    some = slice(None, None, max(1, len(rows[0]) // n_draws))
+    chosen = [np.ascontiguousarray(column[some]) for column in rows]
+    sample = IndexedZSet.from_columns(chosen, None, generic.backend)
+    scale = n_rows / len(chosen[0] if isinstance(batch, RowBatch) else sample)
     budgeted = with_metered_budget(generic, join.execution, max_cost / scale)
     least, most = SAMPLED_PIECE_ROWS
     budgeted.is_sample = True

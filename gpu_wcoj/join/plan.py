@@ -300,6 +300,10 @@ class DeltaQuery:
         Per path, its continuation from a common prefix, if it has one; empty if no path does.
     symmetry
         The paths that may stand for others where changes are counted, if any.
+    alternatives
+        In a single tick, the paths that may run in place of the only one; each sees all rows of the other atoms.
+    expected_cost
+        In a single tick, the estimated cost of its path without indices, in nanoseconds.
     """
 
     rule: str
@@ -309,6 +313,8 @@ class DeltaQuery:
     shared_variables: tuple[str, ...] = ()
     continuations: tuple[Continuation | None, ...] = ()
     symmetry: Symmetry | None = None
+    alternatives: tuple[DeltaPath, ...] = ()
+    expected_cost: float = 0.0
 
     @cached_property
     def has_negation(self) -> bool:
@@ -331,7 +337,8 @@ class DeltaQuery:
     @cached_property
     def keys(self) -> tuple[ArrangementKey, ...]:
         """The arrangements that the paths use, each once."""
-        return tuple(dict.fromkeys([key for path in self.paths for key in (path.seeds[0].key, *path.keys)]))
+        paths = (*self.paths, *self.alternatives)
+        return tuple(dict.fromkeys([key for path in paths for key in (path.seeds[0].key, *path.keys)]))
 
 
 @lru_cache(maxsize=1024)

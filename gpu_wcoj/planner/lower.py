@@ -235,7 +235,8 @@ def along_single_paths(planned: Plan, catalog: CatalogReader) -> Plan:
     """Return the plan of a single tick: one path per rule, whose atoms see all rows.
 
     A path costs what indexing the rows of its other atoms costs, and what its steps propose. The rows that start it are
-    read as they are, so mostly those of the largest atom do.
+    read as they are, so mostly those of the largest atom do. The other paths stay as alternatives to one that turns out
+    dearer than expected.
     """
     queries: dict[str, tuple[DeltaQuery, ...]] = {}
     estimates: dict[str, tuple[tuple[tuple[Expected, ...], ...], ...]] = {}
@@ -246,12 +247,29 @@ def along_single_paths(planned: Plan, catalog: CatalogReader) -> Plan:
         ]
         if name in planned.queries:
             queries[name] = tuple(
-                query.along(index) for query, index in zip(planned.queries[name], chosen, strict=True)
+                _along_one(query, index, expected, planned.head_rows, catalog)
+                for query, index, expected in zip(planned.queries[name], chosen, planned.estimates[name], strict=True)
             )
             estimates[name] = tuple(
                 (expected[index],) for expected, index in zip(planned.estimates[name], chosen, strict=True)
             )
     return replace(planned, queries=queries, estimates=estimates, counted=frozenset())
+
+
+def _along_one(
+    query: DeltaQuery, index: int, expected: Sequence[Sequence[Expected]], head_rows: Mapping[str, float],
+    catalog: CatalogReader,
+) -> DeltaQuery:  # fmt: skip
+    """Return the query along one path, with the others as alternatives if it was estimated."""
+    alternatives = [
+        query.along(other).paths[0]
+        for other, path in enumerate(query.paths if any(expected) else ())
+        if other != index and path.seed.variables and not path.is_negated
+    ]
+    relation = query.paths[index].seed.key.relation
+    rows = head_rows.get(relation, catalog.rows(relation)) or 0.0
+    cost = cost_of_full_join(0.0, rows, sum(1.0 + level.proposed for level in expected[index]))
+    return replace(query.along(index), alternatives=tuple(alternatives), expected_cost=cost)
 
 
 def _cheapest_path(

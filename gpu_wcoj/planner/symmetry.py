@@ -1,4 +1,6 @@
-"""Automorphisms of a body: renamings of variables that keep its atoms and conditions.
+"""Automorphisms of a body, and an order of its atoms that does not depend on the text.
+
+An automorphism is a renaming of variables that keeps its atoms and conditions.
 
 Directed cycles, stars, and cliques with edges both ways have automorphisms. Only those of order 2 or 3 are used: their
 second or third power is the identity, and atoms change places in pairs or in threes.
@@ -6,14 +8,16 @@ second or third power is the identity, and atoms change places in pairs or in th
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from math import lcm
+from typing import Any
 
-from gpu_wcoj.join.plan import Condition
+from gpu_wcoj.join.plan import Condition, check_variables
 from gpu_wcoj.planner.body import Body, BodyAtom
 from gpu_wcoj.query.ir import MIRRORED
 
@@ -167,7 +171,7 @@ def _extended(names: dict[str, str], atom: BodyAtom, image: BodyAtom) -> dict[st
     return extended if len(set(extended.values())) == len(extended) else None
 
 
-def _kind(atom: BodyAtom) -> Hashable:
+def _kind(atom: BodyAtom) -> tuple[Hashable, ...]:
     """Return the properties that an atom and its images share."""
     return atom.relation, atom.columns, atom.constants, atom.equal, atom.compared
 
@@ -198,3 +202,122 @@ def _cycles(images: tuple[int, ...]) -> Orbits:
         if cycle:
             cycles.append(tuple(sorted(cycle)))
     return tuple(cycles)
+
+
+# The order of atoms that does not depend on the text.
+
+
+MAX_SORTED_ATOMS = 24
+"""Bodies with more atoms keep the order of the text; the planner compares no orders of their variables either."""
+
+
+def sorted_atoms(body: Body, rows: Callable[[str], float | None]) -> tuple[BodyAtom, ...]:
+    """Return the positive atoms in an order that is the same however the rule is written.
+
+    Atoms are compared by their relations and selections, then by the atoms, conditions and columns of the head that
+    their variables stand in, as by colour refinement (Weisfeiler and Leman 1968). Of atoms that this cannot tell apart,
+    the first is set before the others and the comparison repeated: mostly they are images of each other.
+
+    Parameters
+    ----------
+    rows
+        The rows of a relation, None if unknown.
+
+    Examples
+    --------
+    >>> from tests.planner.examples import draft_program
+    >>> from gpu_wcoj.planner.passes.simplify import normalise_rules
+    >>> def found(text):
+    ...     body = draft_program(text, [normalise_rules]).rules[0].normalised
+    ...     return ", ".join(map(str, sorted_atoms(body, lambda name: None)))
+    >>> found("h(a) :- s(c, d), r(b, c), r(a, b)."), found("h(x) :- r(x, y), s(z, w), r(y, z).")
+    ('r(a, b), r(b, c), s(c, d)', 'r(x, y), r(y, z), s(z, w)')
+    """
+    atoms = body.atoms
+    if not 1 < len(atoms) <= MAX_SORTED_ATOMS:
+        return atoms
+    labels = [repr((rows(atom.relation), _unnumbered(atom.relation), _kind(atom)[1:])) for atom in atoms]
+    if len(set(labels)) == len(atoms):
+        return tuple(atom for _, atom in sorted(zip(labels, atoms, strict=True), key=lambda pair: pair[0]))
+    colours = _Colours(body, labels)
+    while (tied := colours.tied()) is not None:
+        colours.set_first(tied)
+    return tuple(atoms[index] for index in sorted(range(len(atoms)), key=colours.edges.__getitem__))
+
+
+def _unnumbered(relation: str) -> str:
+    """Return a relation's name without the number of a helper, which follows the text."""
+    name, mark, number = relation.partition("#")
+    return name + mark + number.strip("0123456789")
+
+
+class _Colours:
+    """Colours of the atoms, conditions and variables of a body, refined until they are stable.
+
+    Attributes
+    ----------
+    edges
+        Per positive atom, then per negated atom, condition and calculation, its colour.
+    """
+
+    def __init__(self, body: Body, labels: Sequence[str]) -> None:
+        self._n_atoms = len(body.atoms)
+        self._variables = [atom.variables for atom in (*body.atoms, *body.negated)]
+        negated = [f"!{_unnumbered(atom.relation)}{_kind(atom)[1:]}" for atom in body.negated]
+        texts = [*labels, *negated]
+        for condition in body.conditions:
+            left, op, right = condition.variable, condition.op, condition.operand
+            if isinstance(right, str) and op in (">", ">="):
+                left, op, right = right, MIRRORED[op], left
+            is_even = isinstance(right, str) and op in ("=", "!=")
+            texts.append(f"{op} {condition.textual} {right if isinstance(right, int) else ''}")
+            names: tuple[str, ...] = (left, right) if isinstance(right, str) else (left,)
+            self._variables.append(names)
+            if is_even:  # both sides have the same place
+                texts.append(texts[-1])
+                self._variables.append(names[::-1])
+        for calculation in body.calculations:
+            constants = [argument for argument in calculation.arguments if not isinstance(argument, str)]
+            texts.append(f"{calculation.op} {constants} {calculation.families}")
+            self._variables.append((calculation.variable, *check_variables(calculation)))
+        self._stands: dict[str, list[tuple[int, int]]] = {}
+        for edge, names in enumerate(self._variables):
+            for place, name in enumerate(names):
+                self._stands.setdefault(name, []).append((edge, place))
+        self.edges = _ranks(texts)
+        self._names = dict(zip(self._stands, _ranks([name not in body.head for name in self._stands]), strict=True))
+        self._refine()
+
+    def tied(self) -> int | None:
+        """Return the first atom of the first colour that several atoms have, or None."""
+        counts = Counter(self.edges[: self._n_atoms])
+        tied = min((colour for colour, count in counts.items() if count > 1), default=None)
+        return None if tied is None else self.edges.index(tied)
+
+    def set_first(self, edge: int) -> None:
+        """Set an atom before the others of its colour."""
+        self.edges = _ranks([(colour, number != edge) for number, colour in enumerate(self.edges)])
+        self._refine()
+
+    def _refine(self) -> None:
+        n_colours = 0
+        while n_colours < (n_colours := len(set(self.edges)) + len(set(self._names.values()))):
+            stands = [
+                (self._names[name], sorted((self.edges[edge], place) for edge, place in places))
+                for name, places in self._stands.items()
+            ]
+            self._names = dict(zip(self._stands, _ranks(stands), strict=True))
+            around = [
+                (colour, [self._names[name] for name in names])
+                for colour, names in zip(self.edges, self._variables, strict=True)
+            ]
+            self.edges = _ranks(around)
+
+
+def _ranks(values: Sequence[Any]) -> list[int]:
+    """Return the place of each value among the distinct values."""
+    ordered: list[Any] = []
+    for value in sorted(values):
+        if not ordered or value != ordered[-1]:
+            ordered.append(value)
+    return [bisect_left(ordered, value) for value in values]

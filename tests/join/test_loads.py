@@ -12,6 +12,7 @@ from bench.fast_paths.cases import CASES
 from gpu_wcoj.engine.replicas import proposed_by
 from gpu_wcoj.join import full_join
 from gpu_wcoj.join.settings import tune
+from gpu_wcoj.kernels.protocol import PROPOSALS
 from tests.helpers.join_comparison import check_scripts
 from tests.helpers.join_patterns import PATTERNS
 
@@ -115,3 +116,70 @@ def test_a_hub_that_a_small_sample_misses_does_not_mislead_a_load(bag, monkeypat
     answer, misled = first_tick(body, hub_rows(), bag=bag)
     assert len(answer) == 0
     assert misled > 5 * work
+
+
+def answer_once(text, rows, off=(), bag=False):
+    """Return the answer to a query that is answered once, its work, and the work of samples."""
+    with tune(off=frozenset(off)):
+        program = gw.Program(text, single_tick=True, threads=1, backend="cpu", bag=bag)
+    (answer,) = program.answer(rows).values()
+    sampled = sum(
+        int(counters[PROPOSALS])
+        for rules in program.last_tick.work.values()
+        for paths in rules.values()
+        for path in paths.values()
+        for name, counters in path.items()
+        if name == full_join.SAMPLED
+    )
+    return answer, proposed_by(program.last_tick.work), sampled
+
+
+def rows_that_meet_often(n=6_000):
+    """Half of the rows of `middle` meet `left`, though few of its distinct values do."""
+    chance = np.random.default_rng(7)
+    few, many = np.arange(n // 2) % 10, np.arange(10, 10 + n // 2)
+    return {
+        "left": np.stack([np.arange(n) % 10, chance.permutation(n)], axis=1),
+        "middle": np.stack([np.concatenate([few, many]), np.arange(n)], axis=1),
+        "right": np.stack([np.arange(n), np.arange(n)], axis=1),
+        "end": np.arange(0, n, 40)[:, None],
+    }
+
+
+ONCE = ("left(u, v)", "middle(u, w)", "right(z, v)", "end(z)")
+
+
+@pytest.mark.parametrize("bag", [False, True])
+def test_a_query_that_is_answered_once_leaves_a_path_that_turns_out_dear(bag):
+    rows, text = rows_that_meet_often(), f"h(v, w, z) :- {', '.join(ONCE)}."
+    answer, work, sampled = answer_once(text, rows, bag=bag)
+    expected, planned, _ = answer_once(text, rows, {"load paths"}, bag=bag)
+    assert answer == expected
+    assert planned > 800_000
+    assert work < 200_000
+    assert sampled < work / 2
+
+
+def test_the_order_of_atoms_does_not_matter_to_a_query_that_is_answered_once():
+    rows = rows_that_meet_often()
+    found = [answer_once(f"h(v, w, z) :- {', '.join(body)}.", rows) for body in itertools.permutations(ONCE)]
+    assert all(answer == found[0][0] for answer, _, _ in found)
+    assert len({work for _, work, _ in found}) == 1
+
+
+def test_atoms_of_one_relation_are_told_apart_by_their_variables():
+    """Two triangles at a node: estimates are equal, work is not."""
+    chance = np.random.default_rng(11)
+    rows = {"e": chance.integers(0, 60, (700, 2))}
+    body = ("e(a, b)", "e(b, c)", "e(a, c)", "e(a, d)", "e(d, f)", "e(a, f)")
+    orders = list(itertools.permutations(body))[::60]
+    found = [answer_once(f"h(a, b) :- {', '.join(order)}.", rows, {"load paths"}) for order in orders]
+    assert len({work for _, work, _ in found}) == 1
+    assert len(found) == 12
+
+
+def test_a_path_that_is_as_cheap_as_planned_is_not_compared():
+    rows = {name: np.stack([np.arange(5_000)] * 2, axis=1) for name in ("r", "s", "t")}
+    _, work, sampled = answer_once("h(a, d) :- r(a, b), s(b, c), t(c, d).", rows)
+    assert work < 11_000
+    assert sampled < 1_000

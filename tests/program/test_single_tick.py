@@ -16,7 +16,7 @@ from gpu_wcoj.data.column import Dictionary
 from gpu_wcoj.engine.options import ProgramOptions
 from gpu_wcoj.engine.replicas import proposed_by
 from gpu_wcoj.errors import UsageError
-from gpu_wcoj.join import delta
+from gpu_wcoj.join import delta, full_join
 from gpu_wcoj.prepared_query import QuerySource, prepare_query
 from gpu_wcoj.query.datalog import parse
 from gpu_wcoj.trace.arrangement import UnsortedArrangement
@@ -100,6 +100,55 @@ def test_programs_that_chance_writes(bag):
         chance = random.Random(seed)
         text = random_text(chance)
         check(text, some_changes(chance, arities(text)), bag, strategy=chance.choice(("auto", "wcoj", "binary")))
+
+
+def wide_rule(chance):
+    """A rule of three to five atoms that are connected; some negate, compare or calculate."""
+    atoms, names = [], ["a"]
+    for number in range(chance.choice((3, 4, 5))):
+        new = "bcdfg"[number]
+        relation, arity = chance.choice((("e", 2), ("f", 2), ("t", 3)))
+        terms = [chance.choice(names), new, *chance.choices([*names, new], k=arity - 2)]
+        chance.shuffle(terms)
+        atoms.append(f"{relation}({', '.join(terms)})")
+        names.append(new)
+    left, right = chance.sample(names, 2)
+    more = chance.choice(("", "", f", !e({left}, {right})", f", {left} < {right}", f", {left} + 1 != {right}"))
+    return f"h({', '.join(chance.sample(names, chance.choice((1, 2, 3))))}) :- {', '.join(atoms)}{more}."
+
+
+@BAGS
+@pytest.mark.parametrize("is_forced", [False, True], ids=["sampled", "forced"])
+def test_answers_along_alternatives(is_forced, bag, monkeypatch):
+    """Every path gives the same answer, chosen by samples of few rows or by chance."""
+    taken, cheapest = [], full_join._cheapest_alternative
+    chance = random.Random(0)
+
+    def chosen(join, phase, counts, limit):
+        found = cheapest(join, phase, counts, limit)
+        if is_forced:
+            found = chance.choice(full_join._alternatives(join))
+        taken.append(found is not None)
+        return found
+
+    monkeypatch.setattr(full_join, "_cheapest_alternative", chosen)
+    if is_forced:
+        monkeypatch.setattr(full_join, "_list_within", lambda *_: None)
+    for name, value in {
+        "SMALL_LOAD_ROWS": 1,
+        "UNCOMPARED_COST": 1.0,
+        "INDICES_FACTOR": 0.0,
+        "UNEXPECTED_FACTOR": 0.0,
+        "MIN_GAIN": 0.5,
+    }.items():
+        monkeypatch.setattr(full_join, name, value)
+    for seed in range(300 if IS_LONG else 30):
+        chance.seed(seed)
+        text = wide_rule(chance)
+        print(f"seed {seed}: {text}")
+        check(text, some_changes(chance, arities(text)), bag)
+    assert len(taken) > 4
+    assert any(taken)
 
 
 def aggregating(name, op):

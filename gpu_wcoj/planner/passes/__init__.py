@@ -20,6 +20,7 @@ from gpu_wcoj.planner.passes.simplify import (
     normalise_rules,
     push_down_predicates,
     select_before_joining,
+    sort_atoms,
     to_delta_queries,
 )
 
@@ -30,6 +31,7 @@ PASSES: tuple[Pass, ...] = (
     push_down_predicates,
     drop_redundant_atoms,
     select_before_joining,
+    sort_atoms,
     materialize_joins,
     order_variables,
     assign_arrangements,

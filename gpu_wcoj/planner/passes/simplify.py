@@ -12,6 +12,7 @@ from gpu_wcoj.join.plan import Condition, DeltaQuery, check_variables
 from gpu_wcoj.planner.body import Alias, Body, BodyAtom, alias_of, cases, normalise
 from gpu_wcoj.planner.ir import Draft, RuleDraft
 from gpu_wcoj.planner.statistics import Columns, Counts, Facts
+from gpu_wcoj.planner.symmetry import sorted_atoms
 from gpu_wcoj.query.ir import Call, Expression, Rule, Variable
 from gpu_wcoj.query.stratify import components
 from gpu_wcoj.trace.arrangement import ComparedColumns
@@ -195,6 +196,27 @@ def select_before_joining(draft: Draft) -> Draft:
     if not draft.setting.single_tick:
         return draft
     return draft.over(lambda one: replace(one, body=_without_unread(_select(one.normalised))))
+
+
+def sort_atoms(draft: Draft) -> Draft:
+    """Order the atoms of each body independently of the text.
+
+    So ties between plans do not depend on it either. For a single tick, whose only path sees all rows of the other
+    atoms: in other programs, the order of atoms says which paths see the rows of a tick.
+
+    Examples
+    --------
+    >>> from tests.planner.examples import draft_program
+    >>> from gpu_wcoj.planner.passes.simplify import normalise_rules
+    >>> before = draft_program("h(x) :- s(y, z), r(x, y).", [normalise_rules])
+    >>> before = replace(before, setting=replace(before.setting, single_tick=True))
+    >>> [str(atom) for atom in sort_atoms(before).rules[0].normalised.atoms]
+    ['r(x, y)', 's(y, z)']
+    """
+    if not draft.setting.single_tick:
+        return draft
+    rows = draft.setting.known.rows
+    return draft.over(lambda one: replace(one, body=replace(one.normalised, atoms=sorted_atoms(one.normalised, rows))))
 
 
 def _select(body: Body) -> Body:
