@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from gpu_wcoj.data.schema import DataType
-from gpu_wcoj.errors import GpuWcojError, UnsupportedError
+from gpu_wcoj.errors import GpuWcojError
 from gpu_wcoj.query.ir import NULL, Atom, Expression
 from gpu_wcoj.query.sql.conditions import TRUE_VALUE
 from gpu_wcoj.query.sql.expressions import Expressions
-from gpu_wcoj.query.sql.scope import Branch, Derived, Scope, Source, column_name
+from gpu_wcoj.query.sql.scope import Branch, Derived, OuterReferenceError, Scope, Source, column_name
 from gpu_wcoj.query.sql.source import check_parts, describe_node, is_grouped, unique, windows_in
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class OuterRows:
 OUTER = "outer rows"
 """Key of `OuterRows` in the notes of a node."""
 REFERS_OUTSIDE = "a subquery in FROM cannot refer to the outer query"
-"""Begins the error of a subquery in FROM that names columns outside of it."""
+"""The reason for which a subquery in FROM cannot name columns outside of it."""
 _GLOBAL = ("expressions", "from_", "joins", "where")
 """The parts of a SELECT of aggregates without GROUP BY that each of its values needs."""
 
@@ -242,8 +242,8 @@ class FromClause(Expressions):
             try:
                 derived = self.query(query.copy(), outside)
                 result = self._with_alias(derived, node, node.alias or "subquery", around)
-            except UnsupportedError as error:
-                if before is None or not str(error).startswith(REFERS_OUTSIDE):
+            except OuterReferenceError as error:
+                if before is None or error.reason != REFERS_OUTSIDE:
                     raise
                 # in other dialects, only LATERAL makes the relations before it visible
                 names = before.scope if self.dialect == "duckdb" else Scope(parent=around)

@@ -56,6 +56,7 @@ from gpu_wcoj.query.sql.scope import (
     Case,
     Derived,
     GroupedScope,
+    OuterReferenceError,
     Scope,
     Values,
     column_name,
@@ -1014,8 +1015,8 @@ class Queries(FromClause):
         if not isinstance(node, exp.Select) or is_grouped(node) or node.args.get("with_") or keeps_first_rows(node):
             try:
                 derived = self.query(node.copy(), Scope(parent=scope, outer_refused=_NOT_CORRELATED))
-            except UnsupportedError as error:
-                if not str(error).startswith((_NOT_CORRELATED, REFERS_OUTSIDE)):
+            except OuterReferenceError as error:
+                if error.reason not in (_NOT_CORRELATED, REFERS_OUTSIDE):
                     raise
                 return self._rows_of_outer_row(node, scope, row)
             if not derived.branches and not derived.head:
@@ -1042,8 +1043,8 @@ class Queries(FromClause):
             raise self.place.wrong("a query as a value has one column", query)
         try:
             derived = self.query(query.copy(), Scope(parent=scope, outer_refused=_CORRELATED))
-        except UnsupportedError as error:
-            if not str(error).startswith((_CORRELATED, REFERS_OUTSIDE)):
+        except OuterReferenceError as error:
+            if error.reason not in (_CORRELATED, REFERS_OUTSIDE):
                 raise
             return self._correlated(query, scope, branch)
         if len(derived.columns) != 1:
@@ -1122,8 +1123,8 @@ class Queries(FromClause):
         """Return the rows of FROM and WHERE of a query, joined with the outer row that it names."""
         try:
             relations = self.from_clause(query.copy(), scope)
-        except UnsupportedError as error:
-            outer = self.outer_rows(query, scope, [row]) if str(error).startswith(REFERS_OUTSIDE) else None
+        except OuterReferenceError as error:
+            outer = self.outer_rows(query, scope, [row]) if error.reason == REFERS_OUTSIDE else None
             if outer is None:
                 raise
         else:
