@@ -12,7 +12,7 @@ from gpu_wcoj.query.ir import NULL, Atom, Expression
 from gpu_wcoj.query.sql.conditions import TRUE_VALUE
 from gpu_wcoj.query.sql.expressions import Expressions
 from gpu_wcoj.query.sql.scope import Branch, Derived, OuterReferenceError, Scope, Source, column_name
-from gpu_wcoj.query.sql.source import check_parts, describe_node, is_grouped, unique, windows_in
+from gpu_wcoj.query.sql.source import check_parts, describe_node, is_grouped, is_unnest, unique, windows_in
 
 if TYPE_CHECKING:
     from sqlglot.expressions import Column as ColumnNode
@@ -210,10 +210,12 @@ class FromClause(Expressions):
         from sqlglot import expressions as exp
 
         place = self.place
+        node = self._of_elements(node)
         if isinstance(node, exp.Lateral) and isinstance(node.this, exp.Subquery):
             check_parts(node, place, "this", "alias")
             if before is None:
-                return self._with_alias(self.query(node.this, None), node, node.alias or "subquery", around)
+                outside = Scope(parent=around, outer_refused=REFERS_OUTSIDE)
+                return self._with_alias(self.query(node.this, outside), node, node.alias or "subquery", around)
             return self.lateral(node.this, node, before.scope, before.branches) or self._with_alias(
                 self.query(node.this, None), node, node.alias or "subquery", around
             )
@@ -253,6 +255,26 @@ class FromClause(Expressions):
                 result = beside
             return self._with_nested_joins(result, node, around)
         raise place.refused("this is not supported in FROM", node, "Name a relation, or write a subquery.")
+
+    def _of_elements(self, node: Node) -> Node:
+        """Return a list or series of FROM as a query of its elements behind LATERAL; other nodes as they are."""
+        from sqlglot import expressions as exp
+
+        call = node.this if isinstance(node, (exp.Lateral, exp.Table)) else node
+        series, elements = isinstance(call, exp.GenerateSeries), call
+        if isinstance(call, exp.Unnest) and len(call.expressions) == 1:
+            (elements,) = call.expressions
+        if not (series or elements is not call) or self.dialect not in ("duckdb", "postgres"):
+            return node
+        if call is not node:
+            check_parts(node, self.place, "this", "alias")
+        check_parts(call, self.place, "expressions", "alias", "start", "end", "step", "is_end_exclusive")
+        alias = node.args.get("alias") or call.args.get("alias")
+        name = "unnest" if not series else "range" if call.args.get("is_end_exclusive") else "generate_series"
+        if alias is not None and alias.name and self.dialect == "postgres":
+            name = alias.name
+        item = exp.alias_(exp.Explode(this=elements.copy()), name, quoted=True)
+        return exp.Lateral(this=exp.Subquery(this=exp.Select(expressions=[item])), alias=alias)
 
     def _renamed(self, joined: Joined, node: Node) -> Joined:
         """Return joined relations under one name, which hides their names."""
@@ -641,7 +663,7 @@ class FromClause(Expressions):
 
         qualify = node.args.get("qualify")
         parts = node.expressions if qualify is None else [*node.expressions, qualify]
-        for window in [window for part in parts for window in windows_in(part)]:
+        for window in [window for part in parts for window in windows_in(part) if not is_unnest(window)]:
             if window.args.get("alias") is not None:
                 what = "a named window in a query that refers to the outer query is not supported"
                 raise self.place.refused(what, window, "Write the window in OVER (...).")
