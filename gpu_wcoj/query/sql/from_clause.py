@@ -11,6 +11,7 @@ from gpu_wcoj.errors import GpuWcojError
 from gpu_wcoj.query.ir import NULL, Atom, Expression
 from gpu_wcoj.query.sql.conditions import TRUE_VALUE
 from gpu_wcoj.query.sql.expressions import Expressions
+from gpu_wcoj.query.sql.pivot import unfolded
 from gpu_wcoj.query.sql.scope import Branch, Derived, OuterReferenceError, Scope, Source, column_name
 from gpu_wcoj.query.sql.source import check_parts, describe_node, is_grouped, is_unnest, unique, windows_in
 
@@ -210,6 +211,8 @@ class FromClause(Expressions):
         from sqlglot import expressions as exp
 
         place = self.place
+        if node.args.get("pivots"):
+            node = self._of_pivot(node, around)
         node = self._of_elements(node)
         if isinstance(node, exp.Lateral) and isinstance(node.this, exp.Subquery):
             check_parts(node, place, "this", "alias")
@@ -255,6 +258,23 @@ class FromClause(Expressions):
                 result = beside
             return self._with_nested_joins(result, node, around)
         raise place.refused("this is not supported in FROM", node, "Name a relation, or write a subquery.")
+
+    def _of_pivot(self, node: Node, around: Scope | None) -> Node:
+        """Return a relation with PIVOT or UNPIVOT as a subquery."""
+        from sqlglot import expressions as exp
+
+        source = node.copy()
+        (pivot, *more), joins = source.args["pivots"], source.args.get("joins")
+        source.set("pivots", more)
+        source.set("joins", None)
+        query = self.unfolded(pivot, source, around)
+        alias = pivot.args.get("alias") or source.args.get("alias") or exp.TableAlias(this=exp.to_identifier(node.name))
+        return exp.Subquery(this=query, alias=alias.copy(), joins=joins)
+
+    def unfolded(self, pivot: Node, source: Node, around: Scope | None) -> Node:
+        """Return the query that a PIVOT or UNPIVOT of a relation stands for."""
+        columns = [name for name, _ in self._from_item(source.copy(), around).scope.visible]
+        return unfolded(pivot, source, columns, self.place)
 
     def _of_elements(self, node: Node) -> Node:
         """Return a list or series of FROM as a query of its elements behind LATERAL; other nodes as they are."""

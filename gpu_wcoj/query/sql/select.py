@@ -388,6 +388,8 @@ class Queries(FromClause):
                 return self._set_operation(node, scope)
             if isinstance(node, exp.Values):
                 return self._values(node, scope)
+            if isinstance(node, exp.Pivot):
+                return self.query(self.unfolded(node, node.this, scope), scope)
         finally:
             self.is_operand = around
             _ = self.named_here.pop()
