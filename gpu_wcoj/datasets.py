@@ -1,13 +1,16 @@
-"""Reproducible generated data: a skewed graph and a stream of payments."""
+"""Reproducible generated data: a skewed graph, a stream of payments, and tables of transfers."""
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from gpu_wcoj.errors import UsageError, entry_point
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 Int64Array = npt.NDArray[np.int64]
 
@@ -167,6 +170,60 @@ def payments(
         "weight": weights,
         "tick": np.arange(len(rows)) // tick_rows,
     }
+
+
+@entry_point
+def transfers(transfers: int = 200_000, accounts: int | None = None, seed: int = 1) -> tuple[pa.Table, pa.Table]:
+    """Return accounts and dated transfers between them, as tables for `gw.find` and SQL.
+
+    Sources, targets and their groups are those of `payments`; none is reversed.
+
+    Parameters
+    ----------
+    transfers
+        How many transfers are made, each between another pair of accounts.
+    accounts
+        How many accounts there are; by default a tenth of the transfers, and at least 1,000.
+    seed
+        Of the random numbers.
+
+    Returns
+    -------
+    tuple of pyarrow.Table
+        Accounts with ``id`` (int64) and ``country`` (string); and transfers with ``src`` and ``dst`` (int64),
+        ``amount`` (int64, 1 to 1,000) and ``time`` (timestamps of the year 2026, ascending).
+
+    Raises
+    ------
+    UsageError
+        If there are too few accounts for so many transfers.
+
+    Examples
+    --------
+    >>> accounts, transfers_made = transfers(1000, accounts=500)
+    >>> accounts.column_names, transfers_made.column_names, transfers_made.num_rows
+    (['id', 'country'], ['src', 'dst', 'amount', 'time'], 1000)
+    """
+    import pyarrow as pa
+
+    accounts = max(1_000, transfers // 10) if accounts is None else accounts
+    stream = payments(transfers, accounts, seed, tick_rows=1)
+    made = stream["weight"] > 0
+    random = np.random.default_rng([seed, 1])
+    first = np.datetime64("2026-01-01", "s")
+    times = first + np.sort(random.integers(0, 365 * 24 * 3600, transfers)).astype("timedelta64[s]")
+    countries = np.array(["CH", "DE", "FR", "NO", "US"])
+    return (
+        pa.table({"id": np.arange(accounts), "country": pa.array(countries[random.integers(0, 5, accounts)])}),
+        pa.table(
+            {
+                "src": stream["src"][made],
+                "dst": stream["dst"][made],
+                "amount": random.integers(1, 1001, transfers),
+                "time": pa.array(times.astype("datetime64[us]")),
+            }
+        ),
+    )
 
 
 def _draw_payments(random: np.random.Generator, count: int, accounts: int) -> Int64Array:
