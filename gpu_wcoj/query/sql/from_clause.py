@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from gpu_wcoj.arrow import sql_expressions
 from gpu_wcoj.data.schema import DataType
 from gpu_wcoj.errors import GpuWcojError
 from gpu_wcoj.query.ir import NULL, Atom, Expression
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from sqlglot.expressions import Join
 
 
+MAX_SERIES = 1 << 16
+"""Most values of a series of constants, which are rows of the program; not measured."""
 MAX_BRANCHES_OF_SIDE = 8
 """Most branches of a side of an outer join; a side with more becomes a relation."""
 
@@ -290,11 +293,26 @@ class FromClause(Expressions):
             check_parts(node, self.place, "this", "alias")
         check_parts(call, self.place, "expressions", "alias", "start", "end", "step", "is_end_exclusive")
         alias = node.args.get("alias") or call.args.get("alias")
-        name = "unnest" if not series else "range" if call.args.get("is_end_exclusive") else "generate_series"
+        name = "unnest"
+        if series:
+            self.check_series(call)
+            name = "range" if call.args.get("is_end_exclusive") else "generate_series"
+            bounds = [call.args[part] for part in ("start", "end", "step") if call.args.get(part) is not None]
+            elements = exp.Anonymous(this=name, expressions=bounds)
         if alias is not None and alias.name and self.dialect == "postgres":
             name = alias.name
         item = exp.alias_(exp.Explode(this=elements.copy()), name, quoted=True)
         return exp.Lateral(this=exp.Subquery(this=exp.Select(expressions=[item])), alias=alias)
+
+    def check_series(self, node: Node) -> None:
+        """Raise for a series of constants with too many values, before DuckDB makes a list of them."""
+        from sqlglot import expressions as exp
+
+        for series in node.find_all(exp.GenerateSeries):
+            text = series.sql(dialect="duckdb")
+            if series.find(exp.Column) is None and sql_expressions.is_longer(text, MAX_SERIES):
+                what = f"'{self.place.text_of(series)}' has more than {MAX_SERIES:,} values, which is not supported"
+                raise self.place.refused(what, series, "Pass a table of its rows.")
 
     def _renamed(self, joined: Joined, node: Node) -> Joined:
         """Return joined relations under one name, which hides their names."""

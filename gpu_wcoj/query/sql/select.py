@@ -305,8 +305,6 @@ def _shifted(aggregate: _Aggregate | _ComputedAggregate, n_keys: int) -> _Aggreg
 _CORRELATED = "a query as a value refers to the outer query"
 _ONLY_ROW = f"CASE WHEN count(*) > 1 THEN error('{sql_expressions.SEVERAL_ROWS}') ELSE first(\"{{}}\") END"
 """The value of the only row of a group."""
-MAX_SERIES = 1 << 16
-"""Most values of a series of constants, which are rows of the program; not measured."""
 _MAX_CUBE = 6
 """Most columns of CUBE, which has a grouping set for each choice of them."""
 _OF_DUCKDB = -1
@@ -614,7 +612,7 @@ class Queries(FromClause):
         partitions: dict[tuple[int, ...], list[Node]] = {}
         for window in windows:
             if is_unnest(window):
-                self._check_series(window)
+                self.check_series(window)
                 continue
             keys = (self._position(key, columns, plain) for key in window.args.get("partition_by") or ())
             partitions.setdefault(tuple(dict.fromkeys(keys)), []).append(window)
@@ -633,16 +631,6 @@ class Queries(FromClause):
             branch = branch.with_values(dict(zip(numbers, values[len(values) - len(group) :], strict=True)))
         made = GroupedScope(scope.sources, scope.visible, scope.parent, scope.outer_refused, number_of)
         return made, [branch]
-
-    def _check_series(self, node: Node) -> None:
-        """Raise for a series of constants with too many values, before DuckDB makes a list of them."""
-        from sqlglot import expressions as exp
-
-        for series in node.find_all(exp.GenerateSeries):
-            text = series.sql(dialect="duckdb")
-            if series.find(exp.Column) is None and sql_expressions.is_longer(text, MAX_SERIES):
-                what = f"'{self.place.text_of(series)}' has more than {MAX_SERIES:,} values, which is not supported"
-                raise self.place.refused(what, series, "Pass a table of its rows.")
 
     def _numbered_by(self, nodes: Sequence[Node], scope: Scope, number_of: dict[object, int]) -> list[int]:
         """Return new columns for expressions, which are added to `number_of`."""
