@@ -1,18 +1,16 @@
-"""Reproducible generated data: a skewed graph, a stream of payments, and tables of transfers."""
+"""Reproducible generated data: a skewed graph, a stream of payments, tables of transfers."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from gpu_wcoj.errors import UsageError, entry_point
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 Int64Array = npt.NDArray[np.int64]
+Columns = dict[str, npt.NDArray[Any]]
 
 _ROUND_EDGES: Final = 1 << 20
 """Edges drawn per round. A part of the definition: another value makes another graph."""
@@ -173,8 +171,8 @@ def payments(
 
 
 @entry_point
-def transfers(transfers: int = 200_000, accounts: int | None = None, seed: int = 1) -> tuple[pa.Table, pa.Table]:
-    """Return accounts and dated transfers between them, as tables for `gw.find` and SQL.
+def transfers(transfers: int = 200_000, accounts: int | None = None, seed: int = 1) -> tuple[Columns, Columns]:
+    """Return the columns of accounts and of dated transfers, for `gw.find` and SQL.
 
     Sources, targets and their groups are those of `payments`; none is reversed.
 
@@ -189,8 +187,8 @@ def transfers(transfers: int = 200_000, accounts: int | None = None, seed: int =
 
     Returns
     -------
-    tuple of pyarrow.Table
-        Accounts with ``id`` (int64) and ``country`` (string); and transfers with ``src`` and ``dst`` (int64),
+    tuple of dict
+        Columns of accounts, ``id`` (int64) and ``country`` (string); and of transfers, ``src`` and ``dst`` (int64),
         ``amount`` (int64, 1 to 1,000) and ``time`` (timestamps of the year 2026, ascending).
 
     Raises
@@ -200,12 +198,10 @@ def transfers(transfers: int = 200_000, accounts: int | None = None, seed: int =
 
     Examples
     --------
-    >>> accounts, transfers_made = transfers(1000, accounts=500)
-    >>> accounts.column_names, transfers_made.column_names, transfers_made.num_rows
+    >>> accounts, made = transfers(1000, accounts=500)
+    >>> list(accounts), list(made), len(made["src"])
     (['id', 'country'], ['src', 'dst', 'amount', 'time'], 1000)
     """
-    import pyarrow as pa
-
     accounts = max(1_000, transfers // 10) if accounts is None else accounts
     stream = payments(transfers, accounts, seed, tick_rows=1)
     made = stream["weight"] > 0
@@ -214,15 +210,13 @@ def transfers(transfers: int = 200_000, accounts: int | None = None, seed: int =
     times = first + np.sort(random.integers(0, 365 * 24 * 3600, transfers)).astype("timedelta64[s]")
     countries = np.array(["CH", "DE", "FR", "NO", "US"])
     return (
-        pa.table({"id": np.arange(accounts), "country": pa.array(countries[random.integers(0, 5, accounts)])}),
-        pa.table(
-            {
-                "src": stream["src"][made],
-                "dst": stream["dst"][made],
-                "amount": random.integers(1, 1001, transfers),
-                "time": pa.array(times.astype("datetime64[us]")),
-            }
-        ),
+        {"id": np.arange(accounts), "country": countries[random.integers(0, 5, accounts)]},
+        {
+            "src": stream["src"][made],
+            "dst": stream["dst"][made],
+            "amount": random.integers(1, 1001, transfers),
+            "time": times.astype("datetime64[us]"),
+        },
     )
 
 

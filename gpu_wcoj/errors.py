@@ -518,7 +518,7 @@ class NegativeWeightError(WeightError):
 
 
 class AggregateOverflowError(GpuWcojError, OverflowError):
-    """A count or a sum of a group leaves int64, or the digits of a decimal; `limits` are the values allowed."""
+    """A count or a sum of a group leaves int64, or a decimal; `limits` says what is allowed."""
 
     def __init__(
         self,

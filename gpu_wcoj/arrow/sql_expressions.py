@@ -327,7 +327,7 @@ def compute_groups(
 
 
 def is_longer(series: str, n: int) -> bool:
-    """Return whether a series without columns has more than `n` values; False if DuckDB does not take it.
+    """Return whether a series of constants has more than `n` values; False if it is invalid.
 
     Examples
     --------

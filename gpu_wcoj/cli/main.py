@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import platform
 import sys
 from collections.abc import Callable, Sequence
+from importlib.metadata import PackageNotFoundError, version
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
@@ -12,6 +14,7 @@ from typing import Annotated, Any, Final, Literal
 from cyclopts import App, CycloptsError
 
 from gpu_wcoj import __version__
+from gpu_wcoj.backend import select_backend
 from gpu_wcoj.cli import FLAG
 from gpu_wcoj.errors import GpuWcojError, UsageError
 
@@ -110,7 +113,6 @@ def calibrate(*, rows: int = 1_000_000, backend: Literal["auto", "cuda"] = "auto
     backend
         The GPU; auto is the first one found.
     """
-    from gpu_wcoj.backend import select_backend
     from gpu_wcoj.engine.calibrate import calibrate as measure_costs
     from gpu_wcoj.engine.replicas import store
 
@@ -174,11 +176,7 @@ _PARTS: Final = (
 
 def doctor() -> None:
     """Print what is installed, which processors are used, and what to install for the rest."""
-    import platform
-    from importlib.metadata import PackageNotFoundError, version
-
     from cpu_fallback import compilation
-    from gpu_wcoj.backend import select_backend
 
     lines = [("gpu_wcoj", __version__), ("python", f"{platform.python_version()} on {platform.platform()}")]
     for name, purpose, remedy in _PARTS:

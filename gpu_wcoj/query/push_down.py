@@ -332,7 +332,7 @@ class _Pushing:
     # A head with one rule is written into its reader, or into those of one head.
 
     def _inline(self, members: Sequence[str]) -> bool:
-        """Write a head into the rules of its only reader if each asks something; return whether it was."""
+        """Write a head into the rules of its only reader if each asks something; return if it was."""
         (name, *more) = members
         if more or name in self.loops or name in self.extremes or name in self.typed or self._helpers_of(members):
             return False

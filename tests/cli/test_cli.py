@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,6 @@ import pytest
 import gpu_wcoj as gw
 from gpu_wcoj import datasets
 from gpu_wcoj.cli import answers
-from gpu_wcoj.cli import main as cli_main
 from gpu_wcoj.cli.main import main
 from tests.helpers.command_line import TRIANGLE, complaint, run_json, write_stream
 
@@ -237,7 +237,7 @@ def test_help_and_version(capfd: pytest.CaptureFixture[str]):
 
 def test_doctor_says_what_is_installed_and_how_to_get_the_rest(capsys, monkeypatch):
     parts = (("numpy", "", ""), ("not-a-distribution", "tests", "pip install it"))
-    monkeypatch.setattr(cli_main, "_PARTS", parts)
+    monkeypatch.setattr(sys.modules["gpu_wcoj.cli.main"], "_PARTS", parts)
     assert main(["doctor"]) == 0
     lines = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
     assert lines["gpu_wcoj"] == gw.__version__

@@ -152,7 +152,7 @@ class Rewriting:
 
 
 def _packed_parts(body: _Body, value: Variable, branch: str) -> tuple[Expression, ...] | None:
-    """Return the parts of which a body makes a record of a branch; None if it has the record from elsewhere."""
+    """Return the parts of which a body makes a record of a branch; None if it does not."""
     for comparison in body.comparisons:
         made = comparison.right
         is_record = isinstance(made, Call) and made.op.startswith("pack_") and made.arguments[0] == Constant(branch)

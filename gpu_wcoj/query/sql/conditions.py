@@ -525,7 +525,7 @@ def _binding(pair: Branch, full_pair: Branch, row: Branch, needed: Collection[Va
 
 
 def binding(row: Branch, needed: Collection[Variable]) -> Branch:
-    """Return the atoms of a row that bind variables, and their comparisons: more rows, fewer joins."""
+    """Return the atoms of a row that bind variables, with their comparisons: fewer joins."""
     nothing = replace(row, atoms=(), negated=(), comparisons=Conjunction())
     return _binding(nothing, row, row, needed)
 

@@ -270,17 +270,16 @@ class FromClause(Expressions):
         (pivot, *more), joins = source.args["pivots"], source.args.get("joins")
         source.set("pivots", more)
         source.set("joins", None)
-        query = self.unfolded(pivot, source, around)
+        query = unfolded(pivot, source, self.columns_of(source, around), self.place)
         alias = pivot.args.get("alias") or source.args.get("alias") or exp.TableAlias(this=exp.to_identifier(node.name))
         return exp.Subquery(this=query, alias=alias.copy(), joins=joins)
 
-    def unfolded(self, pivot: Node, source: Node, around: Scope | None) -> Node:
-        """Return the query that a PIVOT or UNPIVOT of a relation stands for."""
-        columns = [name for name, _ in self._from_item(source.copy(), around).scope.visible]
-        return unfolded(pivot, source, columns, self.place)
+    def columns_of(self, source: Node, around: Scope | None) -> list[str]:
+        """Return the columns of a relation of FROM."""
+        return [name for name, _ in self._from_item(source.copy(), around).scope.visible]
 
     def _of_elements(self, node: Node) -> Node:
-        """Return a list or series of FROM as a query of its elements behind LATERAL; other nodes as they are."""
+        """Return a list or series of FROM as a LATERAL query of its elements; another node as it is."""
         from sqlglot import expressions as exp
 
         call = node.this if isinstance(node, (exp.Lateral, exp.Table)) else node

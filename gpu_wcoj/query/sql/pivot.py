@@ -1,4 +1,4 @@
-"""PIVOT and UNPIVOT as the queries that they stand for: aggregates with FILTER, and a SELECT for each column."""
+"""PIVOT and UNPIVOT as queries: aggregates with FILTER, and a SELECT for each column."""
 
 from __future__ import annotations
 

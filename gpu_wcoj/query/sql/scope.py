@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 
 class OuterReferenceError(UnsupportedError):
-    """A query names a column of an outer query that its scope refuses; `reason` is the scope's `outer_refused`."""
+    """A query names a column outside that its scope refuses, for the reason `outer_refused`."""
 
     def __init__(self, message: str, reason: str) -> None:
         super().__init__(message)

@@ -48,6 +48,7 @@ from gpu_wcoj.query.sql.from_clause import (
     numbered_column,
     outer_names,
 )
+from gpu_wcoj.query.sql.pivot import unfolded
 from gpu_wcoj.query.sql.scope import (
     ANSWER,
     MAX_BRANCHES,
@@ -387,7 +388,7 @@ class Queries(FromClause):
             if isinstance(node, exp.Values):
                 return self._values(node, scope)
             if isinstance(node, exp.Pivot):
-                return self.query(self.unfolded(node, node.this, scope), scope)
+                return self.query(unfolded(node, node.this, self.columns_of(node.this, scope), self.place), scope)
         finally:
             self.is_operand = around
             _ = self.named_here.pop()

@@ -624,7 +624,7 @@ def is_unnest(node: Node) -> bool:
 
 
 def windows_in(node: Node) -> Iterator[Node]:
-    """Yield the window functions and the ``unnest`` of an expression, without those of its subqueries."""
+    """Yield the window functions and ``unnest`` of an expression, without those of subqueries."""
     from sqlglot import expressions as exp
 
     if isinstance(node, exp.Window) or is_unnest(node):
