@@ -408,7 +408,7 @@ class _RuleRewriting:
             if isinstance(part, Variable) and part.is_wildcard:
                 continue
             letter = self.types.letter(part_kind)
-            if made is not None and letter not in "fg":  # to pack a float may round it
+            if made is not None and letter not in ("f", "g"):  # to pack a float may round it
                 taken = made[index]
             else:
                 taken = self.called(f"unpack_{letter}", (value, name, Constant(index), Constant(len(kinds))), call)

@@ -109,7 +109,7 @@ def _unpivoted(pivot: Node, source: Node, columns: Sequence[str], place: Place) 
     query: Node | None = None
     for column, alias in parts:
         found = next((one for one in columns if place.names.key(one) == place.names.key(column.name)), column.name)
-        shown = exp.Literal.string(alias.name if isinstance(alias, exp.Expr) else alias or found)
+        shown = exp.Literal.string(alias or found)
         items = [
             *(other.copy() for other in others),
             exp.alias_(shown, name, quoted=True),
