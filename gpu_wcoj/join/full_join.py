@@ -616,13 +616,16 @@ def _race(
     samples cost little beside the cheapest path, however dear the others are.
     """
     budget = min(limit, max(expected, FIRST_BUDGET))
+    costs: dict[int, float] = {}
     while True:
-        costs = {index: _sampled_cost(join, index, phase, draws, counts, budget) for index in numbers}
-        costs = {index: cost for index, cost in costs.items() if cost < np.inf}
-        cheapest = min(costs.values(), default=np.inf)
-        if cheapest <= budget or budget >= limit:
+        sampled = {index: _sampled_cost(join, index, phase, draws, counts, budget)
+                   for index in numbers if index not in costs}  # fmt: skip
+        costs |= {index: cost for index, cost in sampled.items() if cost < np.inf}
+        enough = min(limit, min(costs.values(), default=np.inf) / MIN_GAIN)
+        if budget >= enough:
             return costs
-        budget = min(limit, max(BUDGET_FACTOR * budget, cheapest if costs else 0.0))  # its seeds alone may cost more
+        # The seeds of a path alone may cost more than the budget: the others are to be cheaper than that.
+        budget = enough if costs else min(limit, BUDGET_FACTOR * budget)
 
 
 def sampled_cost_of_load(join: IncrementalGenericJoin, phase: int, limit: float, expected: float) -> float:

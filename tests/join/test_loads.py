@@ -23,7 +23,7 @@ def any_load(monkeypatch):
     """The cheapest path of every load is chosen, also if it is the one that runs otherwise."""
     monkeypatch.setattr(full_join, "LOAD_ROWS", 1)
     monkeypatch.setattr(full_join, "SMALL_LOAD_ROWS", 1)
-    monkeypatch.setattr(full_join, "MIN_GAIN", 0.0)
+    monkeypatch.setattr(full_join, "MIN_GAIN", 1e-9)
 
 
 @pytest.mark.drawn("bag", "name", share=4)

@@ -34,7 +34,7 @@ def test_ticks_that_list_all_rows_are_noticed_too():
     program, fixed = Program(RULE, **options), Program(RULE, replan=None, **options)
     work, wasted = run_both(program, fixed, stream(40, 2, changes=2000))
     assert was_replanned(program)
-    assert max(wasted) < 420_000  # 760,000 along delta paths
+    assert max(wasted) < 400_000  # 760,000 along delta paths
     assert 2 * work[-1] < min(wasted[-4:])
 
 
