@@ -30,6 +30,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cpu_fallback import walk_records as record
+from gpu_wcoj.backend import Backend
 from gpu_wcoj.circuit.aggregate import GroupingHead
 from gpu_wcoj.circuit.circuit import VALUE_ERRORS, Circuit
 from gpu_wcoj.circuit.computed_groups import ComputedGroupsHead
@@ -1073,14 +1074,22 @@ def _pending_batches(
     arrangement: Arrangement, rows: Int64Array, weights: Int64Array, counted: bool
 ) -> tuple[IndexedZSet, ...]:
     """Return sorted rows as the batches of a tick: of a set, deleted and inserted rows apart."""
-    depth, backend = rows.shape[1], arrangement.backend
-
-    def batch(chosen: Any, row_weights: Int64Array | int) -> IndexedZSet:
-        columns = [rows[chosen, level].copy() for level in range(depth)]  # the memtable's memory is used again
-        if len(columns[0]) == 0:
-            return IndexedZSet.empty(depth, backend)
-        return IndexedZSet.from_sorted(columns, row_weights, backend)
-
+    backend = arrangement.backend
+    columns = rows.T.copy()  # the memtable's memory is used again
     if counted:
-        return (batch(slice(None), weights.copy()),)
-    return batch(weights < 0, -1), batch(weights > 0, 1)
+        return (_batch(columns, weights.copy(), backend),)
+    is_deleted = weights < 0
+    n_deleted = int(np.count_nonzero(is_deleted))
+    if n_deleted == 0:
+        return _batch(columns[:, :0], -1, backend), _batch(columns, 1, backend)
+    if n_deleted == len(weights):
+        return _batch(columns, -1, backend), _batch(columns[:, :0], 1, backend)
+    deleted, inserted = np.flatnonzero(is_deleted), np.flatnonzero(~is_deleted)
+    return _batch(columns.take(deleted, 1), -1, backend), _batch(columns.take(inserted, 1), 1, backend)
+
+
+def _batch(columns: Int64Array, weights: Int64Array | int, backend: Backend) -> IndexedZSet:
+    """Return sorted rows, a column a row of the matrix, as a batch."""
+    if columns.shape[1] == 0:
+        return IndexedZSet.empty(len(columns), backend)
+    return IndexedZSet.from_sorted(list(columns), weights, backend)
