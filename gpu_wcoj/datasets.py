@@ -68,19 +68,35 @@ def rmat(
             f"0 to {vertices * (vertices - 1) // 4} for {vertices} vertices",
             "Raise the scale for more edges.",
         )
-    random = np.random.default_rng(seed)
     keys = np.empty(0, np.int64)
+    rounds = 0
     while len(keys) < edges:
-        source = np.zeros(_ROUND_EDGES, np.int64)
-        target = np.zeros(_ROUND_EDGES, np.int64)
-        for _ in range(scale):
-            draw = random.random(_ROUND_EDGES)
-            source = 2 * source + (draw >= a + b)
-            target = 2 * target + (((draw >= a) & (draw < a + b)) | (draw >= a + b + c))
-        keys = np.concatenate([keys, (source * vertices + target)[source != target]])
-        keys = keys[np.sort(np.unique(keys, return_index=True)[1])]
+        # Few edges need the start of a round only. If it has too few, a longer one is drawn in its place.
+        for size in (4 * edges, _ROUND_EDGES):
+            drawn = _draw_keys(seed, scale, rounds, min(size, _ROUND_EDGES), (a, a + b, a + b + c))
+            longer = np.concatenate([keys, drawn])
+            longer = longer[np.sort(np.unique(longer, return_index=True)[1])]
+            if len(longer) >= edges or size >= _ROUND_EDGES:
+                break
+        keys, rounds = longer, rounds + 1
     keys = keys[:edges]
     return np.stack([keys // vertices, keys % vertices], axis=1)
+
+
+def _draw_keys(seed: int, scale: int, rounds: int, size: int, bounds: tuple[float, float, float]) -> Int64Array:
+    """First `size` edges of a round, without self-loops, as source * 2**scale + target."""
+    bits = np.random.PCG64(seed).advance(rounds * scale * _ROUND_EDGES)
+    random = np.random.Generator(bits)
+    source = np.zeros(size, np.int64)
+    target = np.zeros(size, np.int64)
+    low_high, high_low, high_high = bounds
+    for _ in range(scale):
+        draw = random.random(size)
+        bits.advance(_ROUND_EDGES - size)
+        source = 2 * source + (draw >= high_low)
+        target = 2 * target + (((draw >= low_high) & (draw < high_low)) | (draw >= high_high))
+    keys: Int64Array = ((source << scale) + target)[source != target]
+    return keys
 
 
 @entry_point

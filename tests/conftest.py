@@ -11,6 +11,7 @@ from collections.abc import Callable, Generator, Hashable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
+from _pytest.runner import runtestprotocol
 from hypothesis import HealthCheck, settings
 
 from gpu_wcoj.backend import Backend, select_backend
@@ -142,10 +143,26 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collect_file(file_path: Path) -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
-    """Look for no doctests in files of tests, which hold none: looking takes seconds."""
+    """Look for doctests only in files that hold prompts and no tests: looking takes seconds."""
     collectors = yield
-    is_of_tests = file_path.name.startswith("test_")
-    return [collector for collector in collectors if not is_of_tests or type(collector) is pytest.Module]
+    if file_path.name.startswith("test_") or (collectors and b">>> " not in file_path.read_bytes()):
+        return [collector for collector in collectors if type(collector) is pytest.Module]
+    return collectors
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
+    """Send one report of a test from a process of pytest-xdist where all went well, in place of five messages.
+
+    They would take a millisecond of CPU time each test. Durations and JUnit's files are made of all reports.
+    """
+    options = item.config.option
+    if "PYTEST_XDIST_WORKER" not in os.environ or options.durations is not None or options.xmlpath is not None:
+        return None
+    for report in runtestprotocol(item, log=False, nextitem=nextitem):
+        if report.when == "call" or not report.passed:
+            item.ihook.pytest_runtest_logreport(report=report)
+    return True
 
 
 @pytest.hookimpl(wrapper=True)

@@ -2,7 +2,7 @@
 
 Pip looks for a version of everything, and installs nothing. That takes a minute, and depends on nothing here but
 pyproject.toml. Ordinary runs see whether it says what it said when all combinations were found. The lowest versions are
-installed into a venv of their own.
+installed into a venv of their own, which takes a minute of CPU time: `make test-long` does it.
 """
 
 from __future__ import annotations
@@ -100,6 +100,7 @@ SHOWN_OTHERWISE = (
 """Examples that show scalars, which NumPy 1 shows without their types, and the kind of kernels."""
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("index")
 def test_examples_hold_on_the_lowest_versions(tmp_path):
     """All examples of docstrings but those of devices and Spark; `make test-lowest` runs tests, too."""

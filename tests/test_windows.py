@@ -65,6 +65,10 @@ def run(code: str, *arguments: object, text: str | None = None) -> str:
 
 
 COMMAND = "from gpu_wcoj.cli.main import main\nsys.exit(main(sys.argv[1:]))\n"
+TWICE = "import json\nfrom gpu_wcoj.cli.main import main\nfirst = main(json.loads(sys.argv[1]))\n"
+TWICE += "sys.exit(first or main(sys.argv[2:]))\n"
+"""Two commands in one process."""
+HOPS = ["run", "-e", "h(a) :- edge(a, _).", "--input", "edge=-", "--json"]
 
 
 def test_the_command_line_reads_files_prints_rows_and_resumes(tmp_path: Path):
@@ -75,15 +79,15 @@ def test_the_command_line_reads_files_prints_rows_and_resumes(tmp_path: Path):
     assert "hop: 2 rows" in printed
     assert "peak memory" in printed or not Path("/proc/self/status").exists()
     assert len(list((tmp_path / "out" / "hop").iterdir())) == 2
-    assert "3 ticks in" in run(COMMAND, *arguments)
-    text = run(COMMAND, "run", "-e", "h(a) :- edge(a, _).", "--input", "edge=-", "--json", text="1 2\n")
-    assert json.loads(text.splitlines()[-1])["total"] == {"h": 1}
+    again = run(TWICE, json.dumps([*map(str, arguments)]), *HOPS, text="1 2\n")
+    assert "3 ticks in" in again
+    assert json.loads(again.splitlines()[-1])["total"] == {"h": 1}
     program = f'.decl e(a: int64, b: int64)\n.input e(filename="{tmp_path}/x.csv")\nh(b) :- e(_, b).\n.output h'
     (tmp_path / "x.csv").write_text("1\t7\n")
     (tmp_path / "p.dl").write_text(program)
-    run(COMMAND, "run", tmp_path / "p.dl")
+    text = "e(1, 2). e(2, 3).\nhop(a, c) :- e(a, b), e(b, c).\n"
+    assert "hop: 1 row" in run(TWICE, json.dumps(["run", str(tmp_path / "p.dl")]), "repl", text=text)
     assert (tmp_path / "h.csv").read_text() == "7\n"
-    assert "hop: 1 row" in run(COMMAND, "repl", text="e(1, 2). e(2, 3).\nhop(a, c) :- e(a, b), e(b, c).\n")
 
 
 def test_checkpoints(tmp_path: Path):

@@ -14,7 +14,7 @@ from bench.spark.queries import TRIANGLE
 from gpu_wcoj import Program, datasets
 from gpu_wcoj.spark.cluster.exchange import Columns, routers_of
 from gpu_wcoj.spark.cluster.layout import choose, shares_in
-from gpu_wcoj.spark.cluster.parcels import BODY, CELL, ROUTED_ROWS
+from gpu_wcoj.spark.cluster.parcels import BODY, CELL, GATHERED_ROWS
 from gpu_wcoj.spark.cluster.plan import CellPlan, cell_plan
 
 EDGE = StructType([StructField("src", LongType()), StructField("dst", LongType())])
@@ -65,8 +65,8 @@ def routed(plan: CellPlan, columns: Columns, edges: Edges) -> tuple[np.ndarray[t
     (router,) = (router for index, router in routers_of(plan, columns).items() if plan.travelling[index].name == "edge")
     rows = np.zeros(plan.chosen.cells, np.int64)
     nbytes = 0
-    for start in range(0, len(edges), ROUTED_ROWS):
-        part = edges[start : start + ROUTED_ROWS]
+    for start in range(0, len(edges), GATHERED_ROWS):
+        part = edges[start : start + GATHERED_ROWS]
         batch = pa.RecordBatch.from_arrays([pa.array(part[:, 0]), pa.array(part[:, 1])], schema=router.schema)
         for parcels in router.parcels(batch):
             for cell, body in zip(parcels[CELL].to_pylist(), parcels[BODY], strict=True):

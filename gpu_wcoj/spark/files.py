@@ -9,7 +9,7 @@ import zipimport
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import unquote, urlparse
 
 import pyarrow as pa
@@ -109,22 +109,24 @@ def collect_table(df: DataFrame) -> tuple[pa.Table, bool]:
 
 MapFunction = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 """A function for ``mapInArrow``."""
+Row = TypeVar("Row")
+Result = TypeVar("Result")
 
 
-def as_task(function: MapFunction) -> MapFunction:
-    """Return a function for ``mapInArrow`` that makes later tasks of its worker start sooner.
+def as_task(function: Callable[[Iterable[Row]], Iterator[Result]]) -> Callable[[Iterable[Row]], Iterator[Result]]:
+    """Return a function over a task's rows that makes later tasks of its worker start sooner.
 
     Before each task, PySpark lets all finders of modules read their folders anew. Those of Zip files read the whole
     list of PySpark's files, once for each of its packages, in Python 3.11. They are a cache, which forgets them here.
     After each task, all objects are searched for garbage: those of imported modules are left out.
     """
 
-    def run_task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def run_task(rows: Iterable[Row]) -> Iterator[Result]:
         for path, finder in list(sys.path_importer_cache.items()):
             if isinstance(finder, zipimport.zipimporter):
                 del sys.path_importer_cache[path]
         _freeze_modules()
-        return function(batches)
+        return function(rows)
 
     return run_task
 

@@ -34,7 +34,7 @@ from gpu_wcoj.query.motif.compile import MOTIF, ROW, Semantics
 from gpu_wcoj.query.motif.parse import Motif
 from gpu_wcoj.query.motif.parse import parse as parse_motif
 from gpu_wcoj.spark.cluster.exchange import quoted
-from gpu_wcoj.spark.cluster.layout import CellLayout, reason_against
+from gpu_wcoj.spark.cluster.layout import CellLayout, OneEngine, reason_against
 from gpu_wcoj.spark.cluster.plan import cell_plan
 from gpu_wcoj.spark.cluster.view import Spread, choose_for_answer, estimated_bytes, estimated_layout, files_of
 from gpu_wcoj.spark.cluster.worker import change_schema
@@ -146,7 +146,7 @@ def _answer(
     spark: SparkSession,
     engine: Program,
     frames: Mapping[str, DataFrame],
-    chosen: CellLayout | str,
+    chosen: CellLayout | OneEngine,
     options: SparkOptions,
     output: str,
     folder: Path,
@@ -436,8 +436,8 @@ def explain(
     if isinstance(chosen, CellLayout):
         lines.append(str(cell_plan(engine.rules, engine.outputs, engine.bag, chosen)))
     else:
-        lines.append(f"layout one, in the driver: {chosen}")
-        if options.layout != "one" and "estimated" not in chosen and not reason_against(engine.rules):
+        lines.append(f"layout one, in the driver: {chosen.reason}")
+        if options.layout != "one" and chosen.estimate is None and not reason_against(engine.rules):
             layout_of_cells = cells_layout(options.layout)
             lines.append(f"the answer is {estimated_layout(spark, engine, frames, layout_of_cells, options.cells)[1]}")
         lines.append(engine.explain())
@@ -489,15 +489,13 @@ def _engine(
 
 def _choose_layout(
     spark: SparkSession, engine: Program, frames: Mapping[str, DataFrame], options: SparkOptions
-) -> CellLayout | str:
-    """Return the layout on cells, or the reason for one engine."""
+) -> CellLayout | OneEngine:
+    """Return the layout of an answer."""
     resolved, reason = resolve_layout(spark, options.layout, engine.rules)
-    chosen: CellLayout | str = reason
+    chosen: CellLayout | OneEngine = OneEngine(reason)
     if resolved != "one":
         chosen = choose_for_answer(spark, engine, frames, cells_layout(resolved), options.cells)
-    _LOGGER.info(
-        "%s", f"layout one: {chosen}" if isinstance(chosen, str) else f"layout {chosen.layout}: {chosen.reason}"
-    )
+    _LOGGER.info("layout %s: %s", chosen.layout if isinstance(chosen, CellLayout) else "one", chosen.reason)
     return chosen
 
 

@@ -14,6 +14,7 @@ import gpu_wcoj as gw
 from gpu_wcoj import datasets
 from gpu_wcoj.cli import answers
 from gpu_wcoj.cli.main import main
+from gpu_wcoj.zset.zset import ZSet
 from tests.helpers.command_line import TRIANGLE, complaint, run_json, write_stream
 
 STREAM = [(1, 2, 1, 3), (2, 3, 1, 3), (1, 3, 1, 5), (3, 4, 1, 5), (2, 4, 1, 5), (2, 3, -1, 8), (9, 9, -1, 9)]
@@ -45,7 +46,7 @@ def test_changes_by_tick_column(capfd: pytest.CaptureFixture[str], tmp_path: Pat
 
 
 def test_changes_by_rows_after_an_input(capfd: pytest.CaptureFixture[str], tmp_path: Path, graph: Path):
-    path = write_stream(tmp_path / "s.parquet", [(1, 4, 1, 0), (2, 3, -1, 0), (2, 3, 1, 0)])
+    path = write_stream(tmp_path / "s.csv", [(1, 4, 1, 0), (2, 3, -1, 0), (2, 3, 1, 0)])
     spec = f"edge={path}?columns=src,dst&weight=weight"
     ticks, total = run_json(capfd, "-e", TRIANGLE, "--input", f"edge={graph}", "--changes", spec, "--tick-rows", 1)
     counts = [tuple(tick["changes"]["triangle"].values()) for tick in ticks]
@@ -60,7 +61,7 @@ def boxed(text: str) -> list[tuple[int, ...]]:
 
 
 def test_rows_that_were_inserted_and_stayed_are_shown(capfd: pytest.CaptureFixture[str], tmp_path: Path):
-    path = write_stream(tmp_path / "s.parquet", [*STREAM, (1, 2, 1, 10), (2, 3, 1, 10), (1, 4, 1, 10)])
+    path = write_stream(tmp_path / "s.csv", [*STREAM, (1, 2, 1, 10), (2, 3, 1, 10), (1, 4, 1, 10)])
     run = ["run", "-e", TRIANGLE, "--changes", f"edge={path}?weight=weight&tick=tick"]
     assert main([*run, "--limit", "5"]) == 0
     printed = capfd.readouterr().out
@@ -76,9 +77,17 @@ def test_rows_that_were_inserted_and_stayed_are_shown(capfd: pytest.CaptureFixtu
 
 
 def test_rows_that_were_deleted_again_are_not_shown(capfd: pytest.CaptureFixture[str], tmp_path: Path):
-    path = write_stream(tmp_path / "s.parquet", STREAM)
+    path = write_stream(tmp_path / "s.csv", STREAM)
     assert main(["run", "-e", TRIANGLE, "--changes", f"edge={path}?weight=weight&tick=tick"]) == 0
     assert "triangle: 0 rows\n" in capfd.readouterr().out
+
+
+def test_first_lines_leave_out_rows_that_were_deleted_again():
+    followed = answers.AnswerRows(1)
+    followed.follow("h", ZSet.from_rows([((1,), 1), ((2,), 1)]))
+    followed.follow("h", ZSet.from_rows([((1,), -1)]))
+    assert followed.lines(1) == ["h(2)"]
+    assert followed.rows("h") == [(2,)]
 
 
 def test_rows_are_read_again_if_too_few_of_those_that_were_followed_stay(
@@ -86,7 +95,7 @@ def test_rows_are_read_again_if_too_few_of_those_that_were_followed_stay(
 ):
     n = 2 * answers.CANDIDATES
     rows = [(i, i, 1, 0) for i in range(2 * n)] + [(i, i, -1, 1) for i in range(n)]
-    path = write_stream(tmp_path / "s.parquet", rows)
+    path = write_stream(tmp_path / "s.csv", rows)
     stream = f"edge={path}?weight=weight&tick=tick"
     assert main(["run", "-e", "h(a) :- edge(a, _).", "--changes", stream, "--limit", "2"]) == 0
     printed = capfd.readouterr().out
@@ -139,7 +148,7 @@ def test_counting_where_only_a_net_can_be_counted(capfd: pytest.CaptureFixture[s
 
 
 def test_bag_keeps_weights(capfd: pytest.CaptureFixture[str], tmp_path: Path):
-    path = write_stream(tmp_path / "s.parquet", [(1, 2, 2, 0), (2, 3, 3, 0), (1, 3, 1, 0)])
+    path = write_stream(tmp_path / "s.csv", [(1, 2, 2, 0), (2, 3, 3, 0), (1, 3, 1, 0)])
     _, total = run_json(capfd, "-e", TRIANGLE, "--changes", f"edge={path}?weight=weight&tick=tick", "--bag", "--count")
     assert total["total"] == {"triangle": 6}
 
@@ -157,7 +166,7 @@ def test_several_relations_and_a_program_file(capfd: pytest.CaptureFixture[str],
 
 
 def test_output_holds_the_changes_of_every_tick(capfd: pytest.CaptureFixture[str], tmp_path: Path):
-    path = write_stream(tmp_path / "s.parquet", STREAM)
+    path = write_stream(tmp_path / "s.csv", STREAM)
     out = tmp_path / "deep" / "out"
     run_json(capfd, "-e", TRIANGLE, "--changes", f"edge={path}?weight=weight&tick=tick", "--output", out)
     files = sorted(file.relative_to(out).as_posix() for file in out.rglob("*") if file.is_file())
@@ -171,7 +180,7 @@ def test_output_holds_the_changes_of_every_tick(capfd: pytest.CaptureFixture[str
 
 
 def test_output_can_be_fed_back(capfd: pytest.CaptureFixture[str], tmp_path: Path):
-    path = write_stream(tmp_path / "s.parquet", STREAM[:5])
+    path = write_stream(tmp_path / "s.csv", STREAM[:5])
     out = tmp_path / "out"
     run_json(capfd, "-e", TRIANGLE, "--changes", f"edge={path}?weight=weight&tick=tick", "--output", out)
     corner = "corner(a) :- t(a, _, _)."
@@ -181,7 +190,7 @@ def test_output_can_be_fed_back(capfd: pytest.CaptureFixture[str], tmp_path: Pat
 
 
 def test_the_table(capfd: pytest.CaptureFixture[str], tmp_path: Path):
-    path = write_stream(tmp_path / "s.parquet", STREAM)
+    path = write_stream(tmp_path / "s.csv", STREAM)
     assert main(["run", "-e", TRIANGLE, "--changes", f"edge={path}?weight=weight&tick=tick"]) == 0
     printed = capfd.readouterr()
     assert printed.err == ""

@@ -196,6 +196,7 @@ def test_weights_of_one_written_out():
         same(device, merged[0][1], np.arange(n, dtype=np.int64))
 
 
+@pytest.mark.long
 def test_more_chunks_than_the_last_block_sums_at_once():
     at_once = 2 * tries.PLACE_BLOCK
     m = CHUNK * (at_once + 3)

@@ -25,7 +25,7 @@ TRIANGLES = {
 }
 
 
-@pytest.mark.drawn("mode", "name", share=5)
+@pytest.mark.drawn("mode", "name", share=14)
 @pytest.mark.parametrize("mode", [[], ["--count"]], ids=["rows", "counted"])
 @pytest.mark.parametrize("name", TRIANGLES)
 def test_triangles(shared_data: Path, run: Run, name: str, mode: list[str]):
@@ -34,6 +34,7 @@ def test_triangles(shared_data: Path, run: Run, name: str, mode: list[str]):
     assert total["total"] == {"triangle": TRIANGLES[name]}
 
 
+@pytest.mark.long
 @pytest.mark.drawn("mode", "name", "cliques")
 @pytest.mark.parametrize("mode", [[], ["--count"]], ids=["rows", "counted"])
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.csv as csv
 import pyarrow.parquet as pq
 import pytest
 
@@ -47,5 +48,7 @@ def complaint(capfd: pytest.CaptureFixture[str], *arguments: object) -> str:
 
 
 def write_stream(path: Path, rows: list[tuple[int, int, int, int]]) -> Path:
-    pq.write_table(pa.table(dict(zip(("src", "dst", "weight", "tick"), zip(*rows, strict=True), strict=True))), path)
+    """A file of changes: CSV, which the command reads at once, or Parquet, which it reads in a process of its own."""
+    table = pa.table(dict(zip(("src", "dst", "weight", "tick"), zip(*rows, strict=True), strict=True)))
+    (csv.write_csv if path.suffix == ".csv" else pq.write_table)(table, path)
     return path

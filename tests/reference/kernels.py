@@ -155,9 +155,9 @@ class Extender:
         """How many values it would propose, batches added up."""
         return sum(map(len, self.below(prefix)))
 
-    def look_up(self, prefix: Row, value: int) -> tuple[bool, int, tuple[int, ...]]:
-        """Whether it holds the value, with what weight, and where its batches hold it if it goes on."""
-        held = [batch.get(value, (-1, 0)) for batch in self.below(prefix)]
+    def look_up(self, below: Sequence[dict[int, tuple[int, int]]], value: int) -> tuple[bool, int, tuple[int, ...]]:
+        """Whether it holds the value below a prefix, with what weight, and where its batches hold it if it goes on."""
+        held = [batch.get(value, (-1, 0)) for batch in below]
         if self.atom.ends:
             weight = wrap(sum(weight for _, weight in held))
             return weight != 0, weight, ()
@@ -169,15 +169,19 @@ def extend(
     extenders: Sequence[Extender], prefix: Row, least: int, most: int, excluded: Sequence[int]
 ) -> list[Survivor]:
     """The values that all atoms hold, ascending."""
-    values = {value for batch in extenders[0].below(prefix) for value in batch}
+    below = [extender.below(prefix) for extender in extenders]
+    values = {value for batch in below[0] for value in batch}
     survivors = []
     for value in sorted(values - set(excluded)):
-        answers = [extender.look_up(prefix, value) for extender in extenders]
-        if least <= value <= most and all(held for held, _, _ in answers):
-            weight = 1
-            for _, factor, _ in answers:
-                weight = wrap(weight * factor)
-            survivors.append((value, weight, tuple(place for _, _, places in answers for place in places)))
+        weight, places = 1, ()
+        for extender, batches in zip(extenders, below, strict=True):
+            is_held, factor, found = extender.look_up(batches, value)
+            if not is_held:
+                break
+            weight, places = wrap(weight * factor), places + found
+        else:
+            if least <= value <= most:
+                survivors.append((value, weight, places))
     return survivors
 
 

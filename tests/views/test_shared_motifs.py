@@ -22,6 +22,7 @@ def matches_of(view: Any) -> Any:
     return counted(view.snapshot().to_arrow().to_pylist())
 
 
+@pytest.mark.drawn("motif", share=2)
 @pytest.mark.parametrize("motif", MOTIFS)
 def test_matches_are_those_found_afresh_after_every_tick(motif: str) -> None:
     chance = random.Random(motif)

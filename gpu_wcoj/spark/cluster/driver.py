@@ -69,6 +69,7 @@ from gpu_wcoj.spark.schema import spark_schema
 from gpu_wcoj.spark.sources import WEIGHT
 
 if TYPE_CHECKING:
+    from pyspark import RDD
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
@@ -97,7 +98,7 @@ class Notes:
     cells: Sequence[Mapping[str, Any]]
 
     @classmethod
-    def collect(cls, frame: DataFrame | None) -> Notes:
+    def collect(cls, frame: DataFrame | RDD[tuple[str]] | None) -> Notes:
         """Run a batch and return its notes; None for a batch without rows."""
         notes = [] if frame is None else [json.loads(row[0]) for row in frame.collect()]
         batch_notes = [note for note in notes if "cell" not in note]
@@ -231,11 +232,11 @@ def flow(sources: Sources, plan: CellPlan, columns: Columns, work: Work) -> Data
 
 def flow_of_tables(
     session: SparkSession, tables: Mapping[str, pa.Table], plan: CellPlan, program: Program, work: Work
-) -> DataFrame:
+) -> DataFrame | RDD[tuple[str]]:
     """Return `flow` of rows that this process has read.
 
     It routes them, and each task of the first stage is sent its parcels. So the rows need no tasks that route them, and
-    no exchange.
+    no exchange. A plan of one stage is run as an RDD, as Spark plans a DataFrame for longer than a small tick takes.
 
     Parameters
     ----------
@@ -255,6 +256,9 @@ def flow_of_tables(
             for key in pc.unique(sent[KEY]).to_pylist():
                 parcels.setdefault(key, []).append(sent.filter(pc.equal(sent[KEY], key)))
     delivery = Delivery(replace(work, is_last=len(plan.stages) == 1), list(parcels.values()))
+    if len(plan.stages) == 1:
+        tasks = session.sparkContext.range(0, len(parcels), 1, len(parcels))
+        return tasks.mapPartitions(as_task(delivery.notes))
     there = _run_stage(session.range(0, len(parcels), 1, len(parcels)), plan, delivery.work, delivery)
     for stage in plan.stages[1:]:
         there = _run_stage(exchange_parcels(there, plan.chosen.cells), plan, replace(work, stage=stage))
@@ -283,6 +287,17 @@ class Delivery:
         for batch in tasks:
             for task in batch.column(0).to_pylist():
                 yield from self.work(self.parcels[task])
+
+    def notes(self, tasks: Iterable[int]) -> Iterator[tuple[str]]:
+        """Run the cells of these tasks in the only stage, and yield their notes."""
+        for task in tasks:
+            for batch in self.work(self.parcels[task]):
+                yield from zip(batch[NOTE].to_pylist())
+
+
+def query_of_stream(session: SparkSession) -> str:
+    """Return the id of the query whose batch this thread runs; empty outside of batches."""
+    return session.sparkContext.getLocalProperty("sql.streaming.queryId") or ""
 
 
 def work_of(plan: CellPlan, columns: Columns, options: ProgramOptions) -> Work:
@@ -520,7 +535,7 @@ class CellRun:
 
     def commit(self, notes: DataFrame, batch: int) -> None:
         """Run a batch of `frame` and commit it atomically; the function of ``foreachBatch``."""
-        self._commit(notes, batch)
+        self._commit(notes, batch, query=query_of_stream(notes.sparkSession))
 
     def process_batch(self, rows: DataFrame, batch: int, tables: Mapping[str, pa.Table] | None = None) -> None:
         """Run a batch of `rows`, and rebalance first if values have become heavy.
@@ -533,18 +548,19 @@ class CellRun:
             The rows of the batch by input, if this process has read them; `rows` are then not used.
         """
         session = rows.sparkSession
-        query = session.sparkContext.getLocalProperty("sql.streaming.queryId") or ""
+        query = query_of_stream(session)
         start = time.perf_counter()
         moved = self._adapted(session, batch)
         adapting = time.perf_counter() - start
         plan, columns = (self.plan, self.columns) if moved is None else (moved.plan, moved.columns)
         bases = None if moved is None else moved.entries
         work = self._work(plan, columns, batch=batch, query=query, bases=bases)
+        notes: DataFrame | RDD[tuple[str]]
         if tables is None:
             notes = flow([(None, reselect(rows, columns))], plan, columns, work)
         else:
             notes = flow_of_tables(session, tables, plan, self.program, work)
-        self._commit(notes, batch, moved=moved)
+        self._commit(notes, batch, query=query, moved=moved)
         if moved is not None:
             heavy = enumerate(plan.chosen.heavy)
             self.progress["adapted"] = {
@@ -599,14 +615,18 @@ class CellRun:
         return Moved(plan, columns, Notes.collect(flow(rows, plan, columns, work)).cells)
 
     def _commit(
-        self, frame: DataFrame | None, batch: int, *, emit: bool = True, moved: Moved | None = None
+        self,
+        frame: DataFrame | RDD[tuple[str]] | None,
+        batch: int,
+        *,
+        query: str = "",
+        emit: bool = True,
+        moved: Moved | None = None,
     ) -> Manifest:
         start = time.perf_counter()
         notes = Notes.collect(frame)
         done = time.perf_counter()
-        query = "" if batch == LOAD else notes.query
-        if not query and frame is not None and batch != LOAD:  # a batch without rows has no task to tell
-            query = frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId") or ""
+        query = "" if batch == LOAD else notes.query or query  # a batch without rows has no task to tell
         if self.checkpoint.has(batch, query=query, rows=notes.rows, digest=notes.digest):
             assert self.checkpoint.last is not None
             self.handing.publish(self.checkpoint.last)

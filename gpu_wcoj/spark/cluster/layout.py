@@ -365,6 +365,22 @@ class Estimate:
         return f"estimated at {self.engine:.2g} s in one engine and at {self.cells:.2g} s in {self.n_cells} cells"
 
 
+@dataclass(frozen=True)
+class OneEngine:
+    """The choice of one engine for an answer.
+
+    Attributes
+    ----------
+    reason
+        The reason, for people.
+    estimate
+        The estimate that decided; None if something else did.
+    """
+
+    reason: str
+    estimate: Estimate | None = None
+
+
 def estimate_answer(
     rules: Rules, chosen: CellLayout, rows: Mapping[str, float], tasks: int, collected: float
 ) -> Estimate:

@@ -40,7 +40,7 @@ PARCEL = pa.schema(
 
 BODY_BYTES = 1 << 16
 """Bytes of a body, about. Spark hands 10,000 rows at a time to Python, which then are at most 640 MB."""
-ROUTED_ROWS = 1 << 18
+GATHERED_ROWS = 1 << 18
 """Rows that are gathered before they are routed: four rounds for a million rows, some 10 MB each."""
 SENT_BYTES = 1 << 22
 """Bytes of parcels that are gathered before they go to Spark."""
@@ -271,7 +271,7 @@ class Dispatch:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield parcels, and a note on the rows; the function of ``mapInArrow``."""
         rows, digest, key = 0, 0, 0
-        for gathered in _gathered(batches, ROUTED_ROWS):
+        for gathered in _gathered(batches, GATHERED_ROWS):
             rows += gathered.num_rows
             if DIGEST in gathered.schema.names:
                 digest += sum_digests(gathered[DIGEST])

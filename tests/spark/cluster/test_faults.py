@@ -26,6 +26,7 @@ far(a) :- edge(a, b), edge(b, c), a != c.
 .output triangle
 .output far
 """
+TRIANGLE = "triangle(a, b, c) :- edge(a, b), edge(b, c), edge(a, c)."
 GROUPS = """
 hops(a, count()) :- edge(a, b), edge(b, c).
 reach(a, b) :- edge(a, b).
@@ -72,26 +73,34 @@ def test_tasks_executors_and_drivers_that_die(spark: Any, tmp_path: Path, layout
     check_files(tmp_path)
 
 
+FAULTS_IN_STAGES = [
+    [BEFORE, 0, 1, 0, "executor"],
+    [AFTER, 0, 2, 1, "raise"],
+    [BEFORE, 1, 1, 1, "raise"],
+    [AFTER, 2, 0, 2, "executor"],
+]
+FAULTS_IN_ONE_STAGE = [[BEFORE, 0, 1, 0, "executor"], [AFTER, 0, 2, 1, "raise"], [AFTER, 0, 0, 2, "executor"]]
+
+
 @pytest.mark.slow
-def test_executors_that_die_in_stages_of_groups_and_recursions(spark: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("text", "faults"), [(GROUPS, FAULTS_IN_STAGES), (TRIANGLE, FAULTS_IN_ONE_STAGE)], ids=["stages", "one stage"]
+)
+def test_executors_that_die_while_they_have_parcels_of_the_driver(
+    spark: Any, tmp_path: Path, text: str, faults: list[list[Any]]
+) -> None:
     """The driver reads the batches, so that parcels come with the tasks; it goes on with other executors."""
     ticks = [tick for tick in random_ticks(6, 9, 60, 12) if tick["edge"]][:4]
     stream = Stream(spark, tmp_path / "in", EDGE)
     for tick in ticks:
         stream.add(tick)
-    how = {"layout": "hypercube", "cells": 3, "text": GROUPS, "reads": True}
-    faults = [
-        [BEFORE, 0, 1, 0, "executor"],
-        [AFTER, 0, 2, 1, "raise"],
-        [BEFORE, 1, 1, 1, "raise"],
-        [AFTER, 2, 0, 2, "executor"],
-    ]
+    how = {"layout": "hypercube", "cells": 3, "text": text, "reads": True}
     first = start(tmp_path, **how, master="local-cluster[2,1,1024]", faults=faults, kill=["manifest", 2])
     assert first.returncode == -signal.SIGKILL, first.stderr[-3000:]
     assert len(list((tmp_path / "marks").iterdir())) == len(faults)
     second = start(tmp_path, **how, master="local-cluster[1,2,1024]")
     assert second.returncode == 0, second.stderr[-3000:]
-    check_answers(tmp_path, GROUPS, ticks)
+    check_answers(tmp_path, text, ticks)
     check_files(tmp_path)
 
 
