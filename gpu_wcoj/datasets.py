@@ -1,8 +1,8 @@
-"""Reproducible generated data: a skewed graph and a stream of payments."""
+"""Reproducible generated data: a skewed graph, a stream of payments, tables of transfers."""
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -10,6 +10,7 @@ import numpy.typing as npt
 from gpu_wcoj.errors import UsageError, entry_point
 
 Int64Array = npt.NDArray[np.int64]
+Columns = dict[str, npt.NDArray[Any]]
 
 _ROUND_EDGES: Final = 1 << 20
 """Edges drawn per round. A part of the definition: another value makes another graph."""
@@ -183,6 +184,56 @@ def payments(
         "weight": weights,
         "tick": np.arange(len(rows)) // tick_rows,
     }
+
+
+@entry_point
+def transfers(transfers: int = 200_000, accounts: int | None = None, seed: int = 1) -> tuple[Columns, Columns]:
+    """Return the columns of accounts and of dated transfers, for `gw.find` and SQL.
+
+    Sources, targets and their groups are those of `payments`; none is reversed.
+
+    Parameters
+    ----------
+    transfers
+        How many transfers are made, each between another pair of accounts.
+    accounts
+        How many accounts there are; by default a tenth of the transfers, and at least 1,000.
+    seed
+        Of the random numbers.
+
+    Returns
+    -------
+    tuple of dict
+        Columns of accounts, ``id`` (int64) and ``country`` (string); and of transfers, ``src`` and ``dst`` (int64),
+        ``amount`` (int64, 1 to 1,000) and ``time`` (timestamps of the year 2026, ascending).
+
+    Raises
+    ------
+    UsageError
+        If there are too few accounts for so many transfers.
+
+    Examples
+    --------
+    >>> accounts, made = transfers(1000, accounts=500)
+    >>> list(accounts), list(made), len(made["src"])
+    (['id', 'country'], ['src', 'dst', 'amount', 'time'], 1000)
+    """
+    accounts = max(1_000, transfers // 10) if accounts is None else accounts
+    stream = payments(transfers, accounts, seed, tick_rows=1)
+    made = stream["weight"] > 0
+    random = np.random.default_rng([seed, 1])
+    first = np.datetime64("2026-01-01", "s")
+    times = first + np.sort(random.integers(0, 365 * 24 * 3600, transfers)).astype("timedelta64[s]")
+    countries = np.array(["CH", "DE", "FR", "NO", "US"])
+    return (
+        {"id": np.arange(accounts), "country": countries[random.integers(0, 5, accounts)]},
+        {
+            "src": stream["src"][made],
+            "dst": stream["dst"][made],
+            "amount": random.integers(1, 1001, transfers),
+            "time": times.astype("datetime64[us]"),
+        },
+    )
 
 
 def _draw_payments(random: np.random.Generator, count: int, accounts: int) -> Int64Array:

@@ -7,6 +7,7 @@ import functools
 import inspect
 import os
 from collections.abc import Callable, Iterable
+from decimal import Decimal
 from types import FrameType, FunctionType, TracebackType
 from typing import Any, Final, Literal, Self, TypeVar, cast
 
@@ -517,16 +518,24 @@ class NegativeWeightError(WeightError):
 
 
 class AggregateOverflowError(GpuWcojError, OverflowError):
-    """A count or a sum of a group leaves int64."""
+    """A count or a sum of a group leaves int64, or a decimal; `limits` says what is allowed."""
 
-    def __init__(self, op: str, relation: str, group: tuple[object, ...], value: int, where: str | None = None) -> None:
+    def __init__(
+        self,
+        op: str,
+        relation: str,
+        group: tuple[object, ...],
+        value: int | Decimal,
+        where: str | None = None,
+        limits: str = "int64, -2^63 to 2^63-1",
+    ) -> None:
         rows = f"of the group {group}" if group else "of all rows"
         place = f"in '{relation}'" if where is None else where
         super().__init__(
-            f"the {op} {rows} {place} is {value}, outside int64, -2^63 to 2^63-1.\n"
+            f"the {op} {rows} {place} is {value}, outside {limits}.\n"
             "  The tick was undone; the state is as before. Scale the values down, or calculate with floats."
         )
-        self.op, self.relation, self.group, self.value = op, relation, group, value
+        self.op, self.relation, self.group, self.value, self.limits = op, relation, group, value, limits
 
 
 class TransactionError(GpuWcojError, ValueError):

@@ -169,7 +169,7 @@ class Emitter:
             row = self._values(error.relation, (*error.group[:result], 0, *error.group[result:]))
             group = error.group if row is None else row[:result]
             place = describe_place(rules, error.relation, "in")
-            return AggregateOverflowError(error.op, name, group, error.value, place)
+            return AggregateOverflowError(error.op, name, group, error.value, place, error.limits)
         return error
 
     def _values(self, relation: str, codes: object) -> Row | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import gpu_wcoj as gw
 from gpu_wcoj import datasets
 from gpu_wcoj.errors import UsageError
 
@@ -25,6 +26,30 @@ def test_rmat_with_defaults_is_the_standard_graph():
     assert len(edges) == 1_918_144
     assert _max_degree(edges) == 16_074
     assert bool((edges[:, 0] < edges[:, 1]).all())
+
+
+def test_transfers_are_tables_in_which_rings_are_found():
+    accounts, transfers = datasets.transfers(3_000, accounts=2_000, seed=7)
+    assert (len(accounts["id"]), len(transfers["src"])) == (2_000, 3_000)
+    pairs = list(zip(transfers["src"].tolist(), transfers["dst"].tolist(), strict=True))
+    assert len(set(pairs)) == 3_000
+    assert set(map(min, pairs)) | set(map(max, pairs)) <= set(accounts["id"].tolist())
+    times = transfers["time"].tolist()
+    assert times == sorted(times)
+    assert {times[0].year, times[-1].year} == {2026}
+    again = datasets.transfers(3_000, accounts=2_000, seed=7)[1]
+    assert all((again[name] == transfers[name]).all() for name in transfers)
+    rings = gw.find(
+        "(a)-[t1]->(b); (b)-[t2]->(c); (c)-[t3]->(a)", vertices=accounts, edges=transfers,
+        where="t1.amount > 900 and t2.time > t1.time", semantics="nodes-distinct",
+    )  # fmt: skip
+    edges = {pair: i for i, pair in enumerate(pairs)}
+    amounts = transfers["amount"].tolist()
+    expected = sum(
+        amounts[edges[a, b]] > 900 and times[edges[b, c]] > times[edges[a, b]]
+        for a, b in pairs for c in range(2_000) if (b, c) in edges and (c, a) in edges and len({a, b, c}) == 3
+    )  # fmt: skip
+    assert len(rings) == expected > 0
 
 
 def test_undirected_keeps_each_edge_once_in_a_fixed_random_order():

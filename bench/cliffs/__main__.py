@@ -16,7 +16,7 @@ from rich.console import Console
 
 import gpu_wcoj as gw
 from bench.cliffs.laws import Findings
-from bench.cliffs.queries import Query, draw
+from bench.cliffs.queries import FIRST_HALF, Query, draw
 from bench.cliffs.rows import tables_of
 from bench.cliffs.search import examine_apart, load_kernels, reduce
 from bench.cliffs.text import write
@@ -49,6 +49,7 @@ def main(
     max_rows: int = 50_000,
     timed: bool = True,
     promised: bool = False,
+    parts: tuple[str, ...] = (),
     shrink: float = 60.0,
     output: Path | None = RESULTS,
 ) -> None:
@@ -72,6 +73,9 @@ def main(
     promised
         Only queries for which the laws are promised: with equalities, comparisons with constants, EXISTS, outer joins,
         DISTINCT and counts.
+    parts
+        Only queries with a part of these kinds, whose other parts are those of `promised`: ``or``, ``window``,
+        ``first rows``, ``query as a value``, ``either``, ``record`` and others of `bench.cliffs.queries`.
     shrink
         Seconds to make a query smaller that breaks a law; 0 to print it as it is.
     output
@@ -87,6 +91,8 @@ def main(
             break
         query = draw(seed, max_rows)
         if promised and not query.is_promised:
+            continue
+        if parts and not (query.parts & set(parts) and query.parts - set(parts) <= FIRST_HALF):
             continue
         findings = examine_apart(query, timed)
         records.append({
@@ -120,6 +126,9 @@ def summarise(records: list[dict[str, Any]]) -> dict[str, Any]:
             "laws": dict(Counter(law for record in broken for law in record["broken"])),
             "seeds": [record["seed"] for record in broken],
         }
+    drawn = Counter(part for record in examined for part in record["parts"])
+    broken_parts = Counter(part for record in examined if record["broken"] for part in record["parts"])
+    summary["break a law, by part"] = {part: f"{broken_parts[part]} of {n}" for part, n in sorted(drawn.items())}
     ratios = [
         record["seconds"]["query"] / record["seconds"]["DuckDB"]
         for record in examined

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakSet
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -91,9 +93,29 @@ def connect(feature: str, config: Mapping[str, Any]) -> Any:
         "python_enable_replacements",
     )  # fmt: skip
     connection = duckdb.connect(":memory:", config=dict.fromkeys(closed, "false") | dict(config))
+    _connections.add(connection)
     for statement in ("SET TimeZone = 'UTC'", "SET lock_configuration = true"):
         _ = connection.execute(statement)
     return connection
+
+
+# To close a connection waits for DuckDB's threads, which a forked process lacks. It keeps its parent's connections for
+# ever: also those that only the parent's other threads refer to, which are gone before `after_in_child` is called.
+_connections: WeakSet[Any] = WeakSet()
+_kept: list[Any] = []
+
+
+def _keep_in_child() -> None:
+    import ctypes
+
+    for connection in _kept:
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=lambda: _kept.extend(_connections), after_in_parent=_kept.clear, after_in_child=_keep_in_child
+    )
 
 
 class Database:

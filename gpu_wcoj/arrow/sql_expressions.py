@@ -87,7 +87,7 @@ def bind(expression: str, kinds: Sequence[DataType], text: str = "this expressio
     text
         The text of the user, for messages.
     is_window
-        Whether it is a window over the partition ``"$group"``.
+        Whether it is a window over the partition ``"$group"``, or gives several rows by ``unnest``.
 
     Raises
     ------
@@ -104,7 +104,7 @@ def bind(expression: str, kinds: Sequence[DataType], text: str = "this expressio
     connection = _connection(f"'{text}'")
     import duckdb
 
-    if problem := _find_problem(connection, expression):
+    if problem := _find_problem(connection, expression, is_window):
         return Binding(None, problem)
     table = _table([pa.array([], to_pyarrow(kind)) for kind in kinds]) if kinds else pa.table({"": [0]})
     if is_window:
@@ -150,7 +150,7 @@ def is_aggregate(name: str) -> bool:
     return name.lower() in _state.aggregates
 
 
-def _find_problem(connection: Any, expression: str) -> str:
+def _find_problem(connection: Any, expression: str, is_window: bool) -> str:
     """Return the reason against the functions in an expression; empty if there is none."""
     query = "SELECT json_serialize_sql(?)"
     ((answer,),) = connection.execute(query, [f"SELECT {expression} AS result"]).fetchall()
@@ -170,7 +170,7 @@ def _find_problem(connection: Any, expression: str) -> str:
         name = str(name).lower()
         if name in _state.changing or (name == "age" and len(arguments) == 1) or name == "current_timestamp":
             return f"{name} gives other results for the same arguments"
-        if name in _OF_ROWS:
+        if name in _OF_ROWS and not is_window:
             return f"{name} gives several rows"
     return ""
 
@@ -287,7 +287,7 @@ def compute_groups(
     Parameters
     ----------
     expressions
-        Aggregates, or windows over the partition ``"$group"``.
+        Aggregates; or windows over the partition ``"$group"``, or ``unnest`` of lists, which repeats rows.
     arrays
         The columns of the rows.
     owner
@@ -324,6 +324,24 @@ def compute_groups(
             raise ValueError(_reason(error)) from None
     columns = [as_stored(column, kind) for column, kind in zip(found.columns[1:], kinds, strict=True)]
     return found.column(0).to_numpy(), columns
+
+
+def is_longer(series: str, n: int) -> bool:
+    """Return whether a series of constants has more than `n` values; False if it is invalid.
+
+    Examples
+    --------
+    >>> is_longer("range(1000000000000)", 10), is_longer("range(10)", 10)
+    (True, False)
+    """
+    connection = _connection(f"'{series}'")
+    import duckdb
+
+    try:
+        ((found,),) = connection.sql(f"SELECT count(*) FROM (SELECT 1 FROM {series} LIMIT {n + 1})").fetchall()
+    except duckdb.Error:
+        return False  # binding it says what is wrong
+    return int(found) > n
 
 
 def value_of_no_rows(expression: str, kinds: Sequence[DataType]) -> Any:

@@ -15,6 +15,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Context, Decimal
 from functools import cached_property
 
 import numpy as np
@@ -263,7 +264,12 @@ def refuse_out_of_range(
     first = beyond[:1]
     (total,) = to_integers((words[0][first], words[1][first]), backend)
     codes = dict(zip(plan.head, numbers(backend, *(column[first][0] for column in change.columns)), strict=True))
-    raise AggregateOverflowError(what, head, tuple(codes[column] for column in sorted(codes)), total)
+    group = tuple(codes[column] for column in sorted(codes))
+    if not max_sum:
+        raise AggregateOverflowError(what, head, group, total)
+    value, largest = (Decimal(code).scaleb(-plan.scale, Context(prec=100)) for code in (total, max_sum))
+    limits = f"the digits of the result, -{largest} to {largest}"
+    raise AggregateOverflowError(what, head, group, value, limits=limits)
 
 
 # Exact sums of floats over groups, stored as words.

@@ -471,9 +471,9 @@ class Head(RelationOperator):
         Rows of weight 0 are left out. None if a sum of their weights may leave int64.
         """
         xp, pieces = self.execution.backend.xp, list(self._pieces())
-        bounds = [join.weight_bound for join in self.joins]
-        is_exact = any(not isinstance(piece.weights, int) and piece.weights.dtype == object for piece in pieces)
-        if is_exact or sum(map(len, pieces)) * max(bounds, default=1) >= 1 << 63:
+        if any(join.weight_bound >= 1 << 63 for join in self.joins):
+            return None
+        if sum(self._magnitude_of(piece) for piece in pieces) >= 1 << 63:
             return None
         if not pieces:
             return PhaseRows(self._no_columns(), 1, is_consolidated=False)
@@ -514,11 +514,9 @@ class Head(RelationOperator):
             if self.execution.may_repeat and budget is not None and budget.rows is not None:
                 n_answer_rows += count_answer_rows([PhaseRows(piece.columns, weights)])
             self._check_gathered(n_gathered, n_answer_rows)
+            self._magnitude += self._magnitude_of(piece)
             if isinstance(weights, int):
-                self._magnitude += abs(weights) * len(piece)
                 weights = backend.xp.full(len(piece), weights, np.int64)
-            else:
-                self._magnitude += bound_magnitudes(weights, piece.bound, backend)
             if self._magnitude >= 1 << 63:
                 weights = to_python(backend, weights)
             if ordered is not None:
@@ -547,6 +545,12 @@ class Head(RelationOperator):
         if sums.dtype == object:
             return [backend.asarray(column) for column in columns], backend.asarray(sums.astype(np.int64))
         return list(columns), sums
+
+    def _magnitude_of(self, piece: Piece) -> int:
+        """Return an upper bound of the sum of a piece's weights, without signs."""
+        if isinstance(piece.weights, int):
+            return abs(piece.weights) * len(piece)
+        return bound_magnitudes(piece.weights, piece.bound, self.execution.backend)
 
     def _refuse_out_of_range(self, columns: Sequence[Int64Array], sums: Int64Array) -> None:
         """Raise for the first Python integer outside int64."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import platform
 import sys
 from collections.abc import Callable, Sequence
+from importlib.metadata import PackageNotFoundError, version
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
@@ -12,6 +14,7 @@ from typing import Annotated, Any, Final, Literal
 from cyclopts import App, CycloptsError
 
 from gpu_wcoj import __version__
+from gpu_wcoj.backend import select_backend
 from gpu_wcoj.cli import FLAG
 from gpu_wcoj.errors import GpuWcojError, UsageError
 
@@ -110,7 +113,6 @@ def calibrate(*, rows: int = 1_000_000, backend: Literal["auto", "cuda"] = "auto
     backend
         The GPU; auto is the first one found.
     """
-    from gpu_wcoj.backend import select_backend
     from gpu_wcoj.engine.calibrate import calibrate as measure_costs
     from gpu_wcoj.engine.replicas import store
 
@@ -154,6 +156,47 @@ def warm() -> None:
 
 def _tell_part(name: str, part: int, n_parts: int) -> None:
     sys.stderr.write(f"compiling {part} of {n_parts}: {name}\n")
+
+
+# The command ``gpu-wcoj doctor``: what is installed, and what is missing.
+
+
+_PARTS: Final = (
+    ("numpy", "", ""),
+    ("pyarrow", "", ""),
+    ("numba", "fast kernels for the CPU", "pip install numba"),
+    ("sqlglot", "SQL", "pip install 'gpu_wcoj[sql]'"),
+    ("duckdb", "functions and queries of SQL that the engine leaves to DuckDB", "pip install 'gpu_wcoj[sql]'"),
+    ("scipy", "bounds on the rows of joins", "pip install 'gpu_wcoj[bounds]'"),
+    ("prompt-toolkit", "editing of lines in gpu-wcoj repl", "pip install 'gpu_wcoj[repl]'"),
+    ("pyspark", "gpu_wcoj.spark", "pip install 'gpu_wcoj[spark]'"),
+)
+"""Per distribution, what it is for and how to get it."""
+
+
+def doctor() -> None:
+    """Print what is installed, which processors are used, and what to install for the rest."""
+    from cpu_fallback import compilation
+
+    lines = [("gpu_wcoj", __version__), ("python", f"{platform.python_version()} on {platform.platform()}")]
+    for name, purpose, remedy in _PARTS:
+        try:
+            lines.append((name, version(name)))
+        except PackageNotFoundError:
+            lines.append((name, f"missing, for {purpose}: {remedy}"))
+    try:
+        folder = compilation.cache_folder()
+        state = "compiled" if compilation.is_complete(folder) else "not compiled yet; gpu-wcoj warm does it now"
+        lines.append(("CPU kernels", f"{state}, in {folder}"))
+    except RuntimeError:
+        lines.append(("CPU kernels", "compiled by each process: set NUMBA_CACHE_DIR to a folder that can be written"))
+    try:
+        lines.append(("GPU", str(select_backend("cuda").device)))
+    except GpuWcojError as error:
+        lines.append(("GPU", f"not used: {error}"))
+    width = max(len(name) for name, _ in lines)
+    for name, text in lines:
+        print(f"{name:<{width}}  " + text.replace("\n", f"\n{'':<{width}}  "))
 
 
 # The command ``gpu-wcoj generate``: reproducible data.
@@ -263,6 +306,7 @@ app.command("gpu_wcoj.cli.run:explain", name="explain")
 app.command("gpu_wcoj.cli.repl:repl", name="repl")
 app.command(calibrate)
 app.command(warm)
+app.command(doctor)
 app.command(bench)
 app.command("gpu_wcoj.spark.command:app", name="spark", help="Run programs on Apache Spark.")
 app.command(generate)

@@ -719,12 +719,12 @@ class ComputedGroups:
     kinds
         The types of the source's columns, in Arrow's spelling.
     expressions
-        The results, in DuckDB's dialect: aggregates, or windows over the partition ``"$group"``. They read the columns
-        ``"$0"``, ``"$1"``, ... of the source.
+        The results, in DuckDB's dialect: aggregates; or windows over the partition ``"$group"``, or ``unnest``. They
+        read the columns ``"$0"``, ``"$1"``, ... of the source.
     returns
         The types of the results.
     is_window
-        Whether each row has results, and not each group.
+        Whether each row has results, for ``unnest`` any number of them, and not each group.
     texts
         The results as the user has written them.
     """

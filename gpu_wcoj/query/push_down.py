@@ -4,7 +4,8 @@ A head that is not an answer is only needed as far as rules read it. Four rewrit
 
 - A condition on a column that all readers have, such as ``k = 5`` or ``k < 10``, moves into the head's own rules; for
   a head that aggregates, if the column is a key.
-- A head with one rule and one reader is written into the reader, if no variable is lost.
+- A head with one rule is written into its reader, or into the few rules of one head that read it as the branches of a
+  disjunction do, if no variable is lost.
 - Otherwise the head is restricted to the values that its readers bind, by the magic sets of Bancilhon, Maier, Sagiv and
   Ullman ("Magic sets and other strange ways to implement logic programs", 1986, doi:10.1145/6012.15399): a relation
   ``asked#1`` of these values is one more atom of each of its rules. A recursion asks itself for more values on its way.
@@ -57,6 +58,9 @@ MAX_READER_ATOMS = 16
 
 MAX_INLINED_ATOMS = 8
 """Most atoms of a rule into which a head is written: planning takes longer with each."""
+
+MAX_INLINING_RULES = 4
+"""Most rules into which a head is written, each of which evaluates it for itself."""
 
 _Condition = tuple[str, Constant]
 """A comparison of a column with a constant, ``(op, constant)``."""
@@ -325,34 +329,37 @@ class _Pushing:
             above += self._helpers_of([helper])
         return above
 
-    # A head with one rule and one reader is written into the reader.
+    # A head with one rule is written into its reader, or into those of one head.
 
     def _inline(self, members: Sequence[str]) -> bool:
-        """Write a head into its only reader if something is asked; return whether it was."""
+        """Write a head into the rules of its only reader if each asks something; return if it was."""
         (name, *more) = members
         if more or name in self.loops or name in self.extremes or name in self.typed or self._helpers_of(members):
             return False
         rules = [rule for rule in self.draft.rules if rule.head.relation == name]
         reading = [rule for rule in self.draft.rules if _reads(rule, name)]
-        if len(rules) != 1 or len(reading) != 1 or any(_reads(rule, name) for rule in self.draft.asking):
+        heads = {rule.head.relation for rule in reading}
+        if len(rules) != 1 or len(heads) != 1 or len(reading) > MAX_INLINING_RULES or not heads.isdisjoint(self.loops):
             return False
-        (rule,), (reader,) = rules, reading
+        if any(_reads(rule, name) for rule in self.draft.asking):
+            return False
+        (rule,), (reader,) = rules, heads
         occurrences = [*self.occurrences(members)]
-        if len(occurrences) != 1 or occurrences[0].is_negated or reader.head.relation in self.loops:
+        if len(occurrences) != len(reading) or any(occurrence.is_negated for occurrence in occurrences):
             return False
-        (occurrence,) = occurrences
-        if NEVER in (*rule.comparisons, *reader.comparisons):
+        if any(NEVER in one.comparisons for one in (rule, *reading)):
             return False
-        if not (self._conditions_on(occurrence, {}) or self.find_groups(occurrence)):
+        if not all(self._conditions_on(occurrence, {}) or self.find_groups(occurrence) for occurrence in occurrences):
             return False
-        inlined = _inlined(rule, occurrence)
-        if inlined is None:
+        inlined = [_inlined(rule, occurrence) for occurrence in occurrences]
+        if None in inlined:
             return False
+        written = {id(occurrence.rule): made for occurrence, made in zip(occurrences, inlined, strict=True)}
         self.draft.rules = [
-            inlined if candidate is reader else candidate for candidate in self.draft.rules if candidate is not rule
+            written.get(id(candidate)) or candidate for candidate in self.draft.rules if candidate is not rule
         ]
         self.draft.partial.add(name)
-        self.draft.note(f"written into '{reader.head.relation}'", name)
+        self.draft.note(f"written into '{reader}'", name)
         return True
 
     # Conditions on columns that all readers have.

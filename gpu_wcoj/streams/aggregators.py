@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from itertools import pairwise
 from typing import Any, Literal
 
@@ -187,7 +188,7 @@ class TotalsAggregator(Aggregator):
             return totals, totals.after()
         except AggregateOverflowError as error:
             problem = "is outside int64, -2^63 to 2^63-1."
-            if error.op == "sum" and -(1 << 63) <= error.value < 1 << 63:
+            if isinstance(error.value, Decimal):
                 problem = "has more than 18 digits, the maximum of a decimal."
             raise UnsupportedTypeError(f"{self.description} over a group {problem}") from None
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+import gpu_wcoj as gw
 from bench.cliffs.laws import Findings, examine, judge
 from bench.cliffs.queries import draw, reductions
-from bench.cliffs.text import helped
+from bench.cliffs.rows import tables_of
+from bench.cliffs.text import helped, write
+from gpu_wcoj.errors import WeightOverflowError
 
 SEEDS = range(90)
 
@@ -30,6 +33,14 @@ def test_queries_cost_the_same_however_they_are_put(part):
 def test_smaller_queries_are_right(seed):
     for query in [*reductions(draw(seed, max_rows=500))][::4]:
         assert "right answer" not in examine(query, is_timed=False).broken, query
+
+
+def test_weights_that_leave_int64_when_rows_are_added_are_refused():
+    query = draw(911_107)
+    text = write(query, order=1).replace("SELECT count(*) FROM", "SELECT count(*) + 0 FROM")
+    with pytest.raises(WeightOverflowError, match=r"relation 'outer#1', row \(0,\): its weight 2127\d{16} is outside"):
+        gw.query(text, tables_of(query), threads=1)
+    assert gw.query(write(query, order=1), tables_of(query), threads=1).rows() == []
 
 
 def test_a_dear_order_breaks_a_law():

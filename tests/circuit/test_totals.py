@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import decimal
 import random
 from fractions import Fraction
 
@@ -166,6 +167,18 @@ def test_groups_in_messages_are_values():
         match = rf"the sum of the group \(None, datetime.date\(2024, 2, 29\)\) {place} 's' is {MOST + 1}, outside"
         with pytest.raises(AggregateOverflowError, match=match):
             program.step({"r": rows})
+
+
+def test_a_sum_with_more_digits_than_a_decimal_is_named_in_its_unit():
+    program = gw.Program("""
+        .decl t(k: number, x: decimal(18,2))
+        .decl q(k: number, s: decimal(18,4))
+        q(k, sum(x)) :- t(k, x).
+    """)
+    rows = [(1, decimal.Decimal("99999999999999.99")), (1, decimal.Decimal("0.01"))]
+    with pytest.raises(AggregateOverflowError, match=r"is 100000000000000\.00, outside the digits of the result, -999"):
+        program.step({"t": rows})
+    assert program.step({"t": rows[:1]})["q"].rows() == [((1, decimal.Decimal("99999999999999.9900")), 1)]
 
 
 def test_random_sums_and_means(backend):

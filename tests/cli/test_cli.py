@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+import gpu_wcoj as gw
 from gpu_wcoj import datasets
 from gpu_wcoj.cli import answers
 from gpu_wcoj.cli.main import main
@@ -240,3 +242,15 @@ def test_help_and_version(capfd: pytest.CaptureFixture[str]):
     for option in ("-e", "--input", "--changes", "--tick-rows", "--count", "--output", "--backend", "--threads",
                    "--bag", "--json"):  # fmt: skip
         assert option in printed
+
+
+def test_doctor_says_what_is_installed_and_how_to_get_the_rest(capsys, monkeypatch):
+    parts = (("numpy", "", ""), ("not-a-distribution", "tests", "pip install it"))
+    monkeypatch.setattr(sys.modules["gpu_wcoj.cli.main"], "_PARTS", parts)
+    assert main(["doctor"]) == 0
+    lines = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
+    assert lines["gpu_wcoj"] == gw.__version__
+    assert lines["numpy"] == np.__version__
+    assert lines["not-a-distribution"] == "missing, for tests: pip install it"
+    assert "kernels" in lines["CPU"]
+    assert lines["GPU"]

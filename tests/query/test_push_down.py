@@ -247,6 +247,10 @@ PAIRS = {
         "q(k, v) :- s(k), h(k, v), g(k, _), !g(v, k).",
         "p(k, v) :- h(k, v), g(k, w). q(k, v) :- s(k), h(k, v), p(k, v), !g(v, k). .output q",
     ),
+    "a helper that two branches read": (
+        "q(k, v) :- s(k), h(k, v), g(k, w), (v < 50 ; w < 50).",
+        "p(k, v, w) :- h(k, v), g(k, w). q(k, v) :- s(k), p(k, v, w), (v < 50 ; w < 50). .output q",
+    ),
     "a closure": (
         "q(5, y) :- h(5, y). q(5, z) :- q(5, y), h(y, z).",
         "r(x, y) :- h(x, y). r(x, z) :- h(x, y), r(y, z). q(5, y) :- r(5, y). .output q",

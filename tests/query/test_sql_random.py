@@ -21,7 +21,8 @@ from tests.helpers.sql_tables import random_script, random_tables
 SEED = int(os.environ.get("TEST_SEED", "1"))
 N_BLOCKS = 4
 N_QUERIES = 2000 if IS_LONG else 16
-MAX_REFUSED = 0.02
+REFUSED = ("stands twice in a part of its recursion",)
+"""What may be refused of the texts that are drawn."""
 
 
 @pytest.fixture(scope="module")
@@ -57,19 +58,18 @@ def fit_cases(judge: Judge, seed: str, count: int) -> Iterator[tuple[str, Case, 
 
 @pytest.mark.parametrize("block", range(N_BLOCKS))
 def test_answers_are_those_of_duckdb(block: int, judge: Judge):
-    refused: Counter[str] = Counter()
     count = N_QUERIES // N_BLOCKS
     for seed, case, right in fit_cases(judge, f"{SEED} {block}", count):
         try:
             wrong = disagreement(case, right, typed=is_typed(case))
         except UnsupportedError as error:
-            refused[str(error)] += 1
+            if not any(reason in str(error) for reason in REFUSED):
+                pytest.fail(f"seed {seed!r}: {error}\n{case.text}")
             continue
         if wrong:
             least = shrunk(case, partial(fails, judge=judge, as_before=kind_of(wrong), typed=is_typed(case)))
             why = disagreement(least, judge.answers(least), typed=is_typed(case))
             pytest.fail(f"seed {seed!r}: {wrong}\n{case.text}\nthe least that fails: {why}\n{least}")
-    assert refused.total() <= max(1, MAX_REFUSED * count), refused
 
 
 def is_typed(case: Case) -> bool:

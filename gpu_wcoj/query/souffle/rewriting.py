@@ -151,6 +151,17 @@ class Rewriting:
         return kinds[index] if len(kinds) == arity else None
 
 
+def _packed_parts(body: _Body, value: Variable, branch: str) -> tuple[Expression, ...] | None:
+    """Return the parts of which a body makes a record of a branch; None if it does not."""
+    for comparison in body.comparisons:
+        made = comparison.right
+        is_record = isinstance(made, Call) and made.op.startswith("pack_") and made.arguments[0] == Constant(branch)
+        if is_record and comparison.op == "=" and comparison.left == value:
+            assert isinstance(made, Call)
+            return made.arguments[1:]
+    return None
+
+
 class _RuleRewriting:
     """Rewriting of one rule."""
 
@@ -389,13 +400,18 @@ class _RuleRewriting:
         value, call, kind, span = item
         branch, kinds = self.branch_of(call, kind)
         name = Constant(branch)
-        test = self.called("is_branch", (value, name), call)
-        body.comparisons.append(Comparison("=", test, Constant(True), span))
+        made = _packed_parts(body, value, branch)
+        if made is None:
+            test = self.called("is_branch", (value, name), call)
+            body.comparisons.append(Comparison("=", test, Constant(True), span))
         for index, (part, part_kind) in enumerate(zip(call.arguments, kinds, strict=True)):
             if isinstance(part, Variable) and part.is_wildcard:
                 continue
             letter = self.types.letter(part_kind)
-            taken = self.called(f"unpack_{letter}", (value, name, Constant(index), Constant(len(kinds))), call)
+            if made is not None and letter not in ("f", "g"):  # to pack a float may round it
+                taken = made[index]
+            else:
+                taken = self.called(f"unpack_{letter}", (value, name, Constant(index), Constant(len(kinds))), call)
             if isinstance(part, Call) and _is_record(part) and part.op != NIL_TERM:
                 inner = self.fresh("record")
                 body.comparisons.append(Comparison("=", inner, taken, span))

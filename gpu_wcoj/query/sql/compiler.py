@@ -71,7 +71,7 @@ class Compiler(Queries):
 
         place = self.place
         if not isinstance(node, exp.Create):
-            if not isinstance(node, (exp.Query, exp.Subquery, exp.Values)):
+            if not isinstance(node, (exp.Query, exp.Subquery, exp.Values, exp.Pivot)):
                 raise place.refused(
                     f"{describe_node(node)} is not supported", node, "Write SELECT or CREATE VIEW name AS SELECT."
                 )

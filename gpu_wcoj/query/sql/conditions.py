@@ -524,6 +524,12 @@ def _binding(pair: Branch, full_pair: Branch, row: Branch, needed: Collection[Va
     return replace(full_pair, atoms=atoms, comparisons=Conjunction((*held, *pair.comparisons)), negated=pair.negated)
 
 
+def binding(row: Branch, needed: Collection[Variable]) -> Branch:
+    """Return the atoms of a row that bind variables, with their comparisons: fewer joins."""
+    nothing = replace(row, atoms=(), negated=(), comparisons=Conjunction())
+    return _binding(nothing, row, row, needed)
+
+
 def _chain_to(unbound: set[Variable], bound: Collection[Expression], waiting: Sequence[Atom]) -> list[Atom]:
     """Return a shortest chain of atoms from bound variables to one that has unbound variables.
 

@@ -6,13 +6,15 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from gpu_wcoj.arrow import sql_expressions
 from gpu_wcoj.data.schema import DataType
-from gpu_wcoj.errors import GpuWcojError, UnsupportedError
+from gpu_wcoj.errors import GpuWcojError
 from gpu_wcoj.query.ir import NULL, Atom, Expression
 from gpu_wcoj.query.sql.conditions import TRUE_VALUE
 from gpu_wcoj.query.sql.expressions import Expressions
-from gpu_wcoj.query.sql.scope import Branch, Derived, Scope, Source, column_name
-from gpu_wcoj.query.sql.source import check_parts, describe_node, is_grouped, unique, windows_in
+from gpu_wcoj.query.sql.pivot import unfolded
+from gpu_wcoj.query.sql.scope import Branch, Derived, OuterReferenceError, Scope, Source, column_name
+from gpu_wcoj.query.sql.source import check_parts, describe_node, is_grouped, is_unnest, unique, windows_in
 
 if TYPE_CHECKING:
     from sqlglot.expressions import Column as ColumnNode
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
     from sqlglot.expressions import Join
 
 
+MAX_SERIES = 1 << 16
+"""Most values of a series of constants, which are rows of the program; not measured."""
 MAX_BRANCHES_OF_SIDE = 8
 """Most branches of a side of an outer join; a side with more becomes a relation."""
 
@@ -70,7 +74,7 @@ class OuterRows:
 OUTER = "outer rows"
 """Key of `OuterRows` in the notes of a node."""
 REFERS_OUTSIDE = "a subquery in FROM cannot refer to the outer query"
-"""Begins the error of a subquery in FROM that names columns outside of it."""
+"""The reason for which a subquery in FROM cannot name columns outside of it."""
 _GLOBAL = ("expressions", "from_", "joins", "where")
 """The parts of a SELECT of aggregates without GROUP BY that each of its values needs."""
 
@@ -210,10 +214,14 @@ class FromClause(Expressions):
         from sqlglot import expressions as exp
 
         place = self.place
+        if node.args.get("pivots"):
+            node = self._of_pivot(node, around)
+        node = self._of_elements(node)
         if isinstance(node, exp.Lateral) and isinstance(node.this, exp.Subquery):
             check_parts(node, place, "this", "alias")
             if before is None:
-                return self._with_alias(self.query(node.this, None), node, node.alias or "subquery", around)
+                outside = Scope(parent=around, outer_refused=REFERS_OUTSIDE)
+                return self._with_alias(self.query(node.this, outside), node, node.alias or "subquery", around)
             return self.lateral(node.this, node, before.scope, before.branches) or self._with_alias(
                 self.query(node.this, None), node, node.alias or "subquery", around
             )
@@ -242,8 +250,8 @@ class FromClause(Expressions):
             try:
                 derived = self.query(query.copy(), outside)
                 result = self._with_alias(derived, node, node.alias or "subquery", around)
-            except UnsupportedError as error:
-                if before is None or not str(error).startswith(REFERS_OUTSIDE):
+            except OuterReferenceError as error:
+                if before is None or error.reason != REFERS_OUTSIDE:
                     raise
                 # in other dialects, only LATERAL makes the relations before it visible
                 names = before.scope if self.dialect == "duckdb" else Scope(parent=around)
@@ -253,6 +261,57 @@ class FromClause(Expressions):
                 result = beside
             return self._with_nested_joins(result, node, around)
         raise place.refused("this is not supported in FROM", node, "Name a relation, or write a subquery.")
+
+    def _of_pivot(self, node: Node, around: Scope | None) -> Node:
+        """Return a relation with PIVOT or UNPIVOT as a subquery."""
+        from sqlglot import expressions as exp
+
+        source = node.copy()
+        (pivot, *more), joins = source.args["pivots"], source.args.get("joins")
+        source.set("pivots", more)
+        source.set("joins", None)
+        query = unfolded(pivot, source, self.columns_of(source, around), self.place)
+        alias = pivot.args.get("alias") or source.args.get("alias") or exp.TableAlias(this=exp.to_identifier(node.name))
+        return exp.Subquery(this=query, alias=alias.copy(), joins=joins)
+
+    def columns_of(self, source: Node, around: Scope | None) -> list[str]:
+        """Return the columns of a relation of FROM."""
+        return [name for name, _ in self._from_item(source.copy(), around).scope.visible]
+
+    def _of_elements(self, node: Node) -> Node:
+        """Return a list or series of FROM as a LATERAL query of its elements; another node as it is."""
+        from sqlglot import expressions as exp
+
+        call = node.this if isinstance(node, (exp.Lateral, exp.Table)) else node
+        series, elements = isinstance(call, exp.GenerateSeries), call
+        if isinstance(call, exp.Unnest) and len(call.expressions) == 1:
+            (elements,) = call.expressions
+        if not (series or elements is not call) or self.dialect not in ("duckdb", "postgres"):
+            return node
+        if call is not node:
+            check_parts(node, self.place, "this", "alias")
+        check_parts(call, self.place, "expressions", "alias", "start", "end", "step", "is_end_exclusive")
+        alias = node.args.get("alias") or call.args.get("alias")
+        name = "unnest"
+        if series:
+            self.check_series(call)
+            name = "range" if call.args.get("is_end_exclusive") else "generate_series"
+            bounds = [call.args[part] for part in ("start", "end", "step") if call.args.get(part) is not None]
+            elements = exp.Anonymous(this=name, expressions=bounds)
+        if alias is not None and alias.name and self.dialect == "postgres":
+            name = alias.name
+        item = exp.alias_(exp.Explode(this=elements.copy()), name, quoted=True)
+        return exp.Lateral(this=exp.Subquery(this=exp.Select(expressions=[item])), alias=alias)
+
+    def check_series(self, node: Node) -> None:
+        """Raise for a series of constants with too many values, before DuckDB makes a list of them."""
+        from sqlglot import expressions as exp
+
+        for series in node.find_all(exp.GenerateSeries):
+            text = series.sql(dialect="duckdb")
+            if series.find(exp.Column) is None and sql_expressions.is_longer(text, MAX_SERIES):
+                what = f"'{self.place.text_of(series)}' has more than {MAX_SERIES:,} values, which is not supported"
+                raise self.place.refused(what, series, "Pass a table of its rows.")
 
     def _renamed(self, joined: Joined, node: Node) -> Joined:
         """Return joined relations under one name, which hides their names."""
@@ -641,7 +700,7 @@ class FromClause(Expressions):
 
         qualify = node.args.get("qualify")
         parts = node.expressions if qualify is None else [*node.expressions, qualify]
-        for window in [window for part in parts for window in windows_in(part)]:
+        for window in [window for part in parts for window in windows_in(part) if not is_unnest(window)]:
             if window.args.get("alias") is not None:
                 what = "a named window in a query that refers to the outer query is not supported"
                 raise self.place.refused(what, window, "Write the window in OVER (...).")

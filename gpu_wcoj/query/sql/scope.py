@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from gpu_wcoj.data.schema import DataType, decimal_of
-from gpu_wcoj.errors import ColumnError, UnknownRelationError, UnsupportedTypeError
+from gpu_wcoj.errors import ColumnError, UnknownRelationError, UnsupportedError, UnsupportedTypeError
 from gpu_wcoj.query.constant_folding import holds, simplified_call
 from gpu_wcoj.query.ir import (
     AGGREGATES,
@@ -44,6 +44,14 @@ from gpu_wcoj.user_functions import Function
 if TYPE_CHECKING:
     from sqlglot.expressions import Column as ColumnNode
     from sqlglot.expressions import Expr as Node
+
+
+class OuterReferenceError(UnsupportedError):
+    """A query names a column outside that its scope refuses, for the reason `outer_refused`."""
+
+    def __init__(self, message: str, reason: str) -> None:
+        super().__init__(message)
+        self.reason = reason
 
 
 @dataclass(frozen=True)
@@ -83,7 +91,7 @@ class Scope:
         ------
         ColumnError, UnknownRelationError
             If there is no such column, or there are several.
-        UnsupportedError
+        OuterReferenceError
             If it is a column of the outer query that cannot be used.
         """
         for part in ("db", "catalog", "join_mark"):
@@ -96,7 +104,7 @@ class Scope:
             if column_number is not None:
                 if refused:
                     what, _, instead = refused.partition("\n")
-                    raise place.refused(what, node, instead)
+                    raise OuterReferenceError(str(place.refused(what, node, instead)), refused)
                 return column_number
             refused = refused or scope.outer_refused
             scope = scope.parent

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from gpu_wcoj.arrow import sql_expressions
-from gpu_wcoj.errors import GpuWcojError, UnsupportedError
+from gpu_wcoj.errors import ColumnError, GpuWcojError, UnknownRelationError, UnsupportedError
 from gpu_wcoj.query.ir import (
     NULL,
     Atom,
@@ -29,7 +29,7 @@ from gpu_wcoj.query.ir import (
     variables_of,
 )
 from gpu_wcoj.query.sql.coercion import group_of, is_long
-from gpu_wcoj.query.sql.conditions import TRUE_VALUE, added_to, creation_order
+from gpu_wcoj.query.sql.conditions import TRUE_VALUE, added_to, binding, creation_order
 from gpu_wcoj.query.sql.duckdb_calls import DuckDBCalls
 from gpu_wcoj.query.sql.first_rows import (
     Ordering,
@@ -48,6 +48,7 @@ from gpu_wcoj.query.sql.from_clause import (
     numbered_column,
     outer_names,
 )
+from gpu_wcoj.query.sql.pivot import unfolded
 from gpu_wcoj.query.sql.scope import (
     ANSWER,
     MAX_BRANCHES,
@@ -56,6 +57,7 @@ from gpu_wcoj.query.sql.scope import (
     Case,
     Derived,
     GroupedScope,
+    OuterReferenceError,
     Scope,
     Values,
     column_name,
@@ -67,6 +69,7 @@ from gpu_wcoj.query.sql.source import (
     describe_node,
     has_query,
     is_grouped,
+    is_unnest,
     unique,
     windows_in,
 )
@@ -314,6 +317,8 @@ def _over_group(window: Node) -> Node:
     from sqlglot import expressions as exp
 
     made = window.copy()
+    if is_unnest(window):
+        return made
     group, row = (exp.column(name, quoted=True) for name in (sql_expressions.GROUP, sql_expressions.ROW))
     for column in (group, row):
         column.set("number", _OF_DUCKDB)
@@ -382,6 +387,8 @@ class Queries(FromClause):
                 return self._set_operation(node, scope)
             if isinstance(node, exp.Values):
                 return self._values(node, scope)
+            if isinstance(node, exp.Pivot):
+                return self.query(unfolded(node, node.this, self.columns_of(node.this, scope), self.place), scope)
         finally:
             self.is_operand = around
             _ = self.named_here.pop()
@@ -547,7 +554,7 @@ class Queries(FromClause):
         if windows:
             scope, branches = self._windowed(parts, windows, scope, branches)
         if condition is not None:
-            if not windows:
+            if all(map(is_unnest, windows)):
                 raise self.place.wrong("QUALIFY needs a window function; write WHERE or HAVING", qualify)
             branches = [after for branch in branches for after in self.truth(condition, TRUE_VALUE, scope, branch)]
         rows = [(bare(where), values) for branch in branches for where, values in self.each(nodes, scope, branch)]
@@ -591,7 +598,10 @@ class Queries(FromClause):
     def _windowed(
         self, parts: Sequence[Node], windows: Sequence[Node], scope: Scope, branches: Sequence[Branch]
     ) -> tuple[Scope, list[Branch]]:
-        """Return rows with the results of window functions, and the scope in which they are columns."""
+        """Return rows with the results of window functions, and the scope in which they are columns.
+
+        Rows are repeated for the elements of ``unnest`` last, as in DuckDB.
+        """
         plain = scope.plain if isinstance(scope, GroupedScope) else scope
         columns: list[Node] = []
 
@@ -602,6 +612,9 @@ class Queries(FromClause):
             _ = part.transform(lambda piece: _marked(piece, position(piece)))
         partitions: dict[tuple[int, ...], list[Node]] = {}
         for window in windows:
+            if is_unnest(window):
+                self.check_series(window)
+                continue
             keys = (self._position(key, columns, plain) for key in window.args.get("partition_by") or ())
             partitions.setdefault(tuple(dict.fromkeys(keys)), []).append(window)
         rows = [(bare(where), values) for branch in branches for where, values in self.each(columns, scope, branch)]
@@ -611,7 +624,9 @@ class Queries(FromClause):
         branch, values = self.reading(self.named(base, "window"), base)
         number_of: dict[object, int] = {}
         branch = branch.with_values(dict(zip(self._numbered_by(columns, plain, number_of), values, strict=False)))
-        for by, group in partitions.items():
+        unnested = [window for window in windows if is_unnest(window)]
+        for by, group in [*partitions.items(), *([(None, unnested)] if unnested else [])]:
+            by = tuple(range(len(values))) if by is None else by
             branch, values = self._computed_windows(branch, values, by, group, position)
             numbers = self._numbered_by(group, plain, number_of)
             branch = branch.with_values(dict(zip(numbers, values[len(values) - len(group) :], strict=True)))
@@ -632,7 +647,12 @@ class Queries(FromClause):
             return self.identity(piece, scope.plain) in scope.column_numbers
         if not isinstance(piece, exp.Column) or isinstance(piece.this, exp.Star):
             return False
-        return piece.args.get("number") is not None or scope.resolve_local(piece, self.place) is not None
+        if piece.args.get("number") is None:
+            try:
+                _ = scope.column(piece, self.place)
+            except (ColumnError, UnknownRelationError):
+                return False
+        return True
 
     def _computed_windows(
         self, branch: Branch, values: Values, by: tuple[int, ...], windows: Sequence[Node],
@@ -1011,11 +1031,12 @@ class Queries(FromClause):
                 raise self.place.wrong("the two queries of UNION have other numbers of columns", node)
             return [pair for part in parts for pair in part]
         row = replace(branch, fixed=branch.fixed | branch.variables)
-        if not isinstance(node, exp.Select) or is_grouped(node) or node.args.get("with_") or keeps_first_rows(node):
+        is_plain = isinstance(node, exp.Select) and not (is_grouped(node) or node.args.get("with_"))
+        if not is_plain or keeps_first_rows(node) or any(next(windows_in(item), None) for item in node.expressions):
             try:
                 derived = self.query(node.copy(), Scope(parent=scope, outer_refused=_NOT_CORRELATED))
-            except UnsupportedError as error:
-                if not str(error).startswith((_NOT_CORRELATED, REFERS_OUTSIDE)):
+            except OuterReferenceError as error:
+                if error.reason not in (_NOT_CORRELATED, REFERS_OUTSIDE):
                     raise
                 return self._rows_of_outer_row(node, scope, row)
             if not derived.branches and not derived.head:
@@ -1042,8 +1063,8 @@ class Queries(FromClause):
             raise self.place.wrong("a query as a value has one column", query)
         try:
             derived = self.query(query.copy(), Scope(parent=scope, outer_refused=_CORRELATED))
-        except UnsupportedError as error:
-            if not str(error).startswith((_CORRELATED, REFERS_OUTSIDE)):
+        except OuterReferenceError as error:
+            if error.reason not in (_CORRELATED, REFERS_OUTSIDE):
                 raise
             return self._correlated(query, scope, branch)
         if len(derived.columns) != 1:
@@ -1100,13 +1121,17 @@ class Queries(FromClause):
         }
         keys = tuple(sorted(row.variables & {*read, *variables_of(read_outside)}, key=creation_order))
         outer = self.helper("outer")
-        self.write(outer, replace(row, values={}), keys or (_ZERO,))
+        unbound = [
+            pair for pair, _ in added if not {term for atom in pair.atoms for term in atom.terms}.issuperset(keys)
+        ]
+        # the value of a plain aggregate is right for rows besides, and none of their joins are wanted
+        is_plain = not unbound and calls == [item.unalias()] and isinstance(aggregates[0], _Aggregate)
+        self.write(outer, replace(binding(row, keys) if is_plain and keys else row, values={}), keys or (_ZERO,))
         once = self.distinct(outer, len(keys) or 1)
         of_outer = Atom(once, (*(keys or (self.fresh("_"),)), self.fresh("_")))
         rows = []
         for pair, values in added:
-            bound = {term for atom in pair.atoms for term in atom.terms}
-            if not bound.issuperset(keys) or not calls:  # of other rows, there may be several
+            if pair in unbound or not calls:  # of other rows, there may be several
                 pair = replace(pair, atoms=(of_outer, *pair.atoms), safe=pair.safe | frozenset(keys))
             rows.append((replace(bare(pair), fixed=frozenset()), (*keys, *values)))
         names = (*(f"key{i}" for i in range(len(keys))), *(f"value{i}" for i in range(len(pairs[0][1]))))
@@ -1122,8 +1147,8 @@ class Queries(FromClause):
         """Return the rows of FROM and WHERE of a query, joined with the outer row that it names."""
         try:
             relations = self.from_clause(query.copy(), scope)
-        except UnsupportedError as error:
-            outer = self.outer_rows(query, scope, [row]) if str(error).startswith(REFERS_OUTSIDE) else None
+        except OuterReferenceError as error:
+            outer = self.outer_rows(query, scope, [row]) if error.reason == REFERS_OUTSIDE else None
             if outer is None:
                 raise
         else:

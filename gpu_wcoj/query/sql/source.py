@@ -616,11 +616,18 @@ def has_query(node: Node) -> bool:
     )
 
 
-def windows_in(node: Node) -> Iterator[Node]:
-    """Yield the window functions of an expression, without those of its subqueries."""
+def is_unnest(node: Node) -> bool:
+    """Return whether a node is ``unnest`` of a list, which gives a row for each element."""
     from sqlglot import expressions as exp
 
-    if isinstance(node, exp.Window):
+    return type(node) is exp.Explode
+
+
+def windows_in(node: Node) -> Iterator[Node]:
+    """Yield the window functions and ``unnest`` of an expression, without those of subqueries."""
+    from sqlglot import expressions as exp
+
+    if isinstance(node, exp.Window) or is_unnest(node):
         yield node
     elif not isinstance(node, (exp.Query, exp.Subquery)):
         for child in node.iter_expressions():
