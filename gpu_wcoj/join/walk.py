@@ -414,7 +414,7 @@ class _PathRecords:
         """Return the lists from which a node may start: key, number of factors, sorted factors."""
         if planned.step.is_lookup or len(planned.factors) < 2:
             return []
-        ranked = sorted(planned.factors, key=lambda factor: self.order[factor[0]])
+        ranked = self._ranked(planned)
         uses = {use.atom: use for use in self.path.other_atoms}
         found: list[tuple[_ListKey, int, list[tuple[int, int, int]]]] = []
         depth = self.order[planned.parent]  # the only atom that does not change with the parent is listed for its marks
@@ -431,6 +431,20 @@ class _PathRecords:
             )
             found.append(((node, made_from), n, ranked))
         return found
+
+    def _ranked(self, planned: _Node) -> list[tuple[int, int, int]]:
+        """Return a node's factors in the order in which they become known.
+
+        Two or more whole relations would make a long list for every changed row. So they are listed with the first
+        factor that is a part of one.
+        """
+        ranked = sorted(planned.factors, key=lambda factor: self.order[factor[0]])
+        n_whole = sum(level == 0 for _, _, level in ranked)
+        if n_whole < 2 or n_whole == len(ranked):
+            return ranked
+        node = next(node for node, _, level in ranked if level > 0)
+        ranked = [(node if level == 0 else bound_at, atom, level) for bound_at, atom, level in ranked]
+        return sorted(ranked, key=lambda factor: self.order[factor[0]])
 
     def _ends(self, planned: _Node) -> bool:
         """Return whether a step binds the last level of all of its atoms, so that it may be counted."""

@@ -678,6 +678,29 @@ def test_a_walk_begins_at_the_end_with_fewer_values(bag: bool, how: str) -> None
     assert n_rows
 
 
+@pytest.mark.parametrize("bag", [False, True], ids=["set", "bag"])
+@pytest.mark.parametrize("head", ["t(a, b, c, d)", "t(a, d)", "t(a)"])
+def test_whole_relations_are_not_listed_for_a_changed_row(head: str, bag: bool) -> None:
+    """The labels of a vertex are looked up for the few that a row reaches, whatever their relations hold."""
+    n = 3_000
+    text = f"{head} :- edge(a, b), edge(b, c), edge(c, d), person(d), active(d)."
+    walking = gw.Program(text, backend="cpu", bag=bag)
+    with tune(max_tick_rows=-1):
+        plain = gw.Program(text, backend="cpu", bag=bag)
+    edges = [(a, (a * factor + 1) % n) for a in range(n) for factor in (2, 3, 5)]
+    for program in (walking, plain):
+        program.load({"edge": edges, "person": [(a,) for a in range(n)], "active": [(a,) for a in range(0, n, 2)]})
+    n_rows = 0
+    for row, weight in [((3, 700), 1), ((700, 31), 1), ((3, 700), -1), ((n, 31), 1), ((10, 21), -1)]:
+        answer, expected = (program.step({"edge": [(row, weight)]})["t"].rows() for program in (walking, plain))
+        assert answer == expected
+        assert not walking.last_tick.path_by_path
+        work = sum(step[PROPOSALS] for path in walking.last_tick.work["t"][0].values() for step in path.values())
+        assert work < n / 10
+        n_rows += len(answer)
+    assert n_rows
+
+
 def test_a_report_of_few_fields_is_one_of_defaults() -> None:
     made, other = TickReport.of_fields(tick=3), TickReport.of_fields()
     assert made == TickReport(tick=3)
