@@ -14,7 +14,6 @@ from typing import Annotated, Any, Final, Literal
 from cyclopts import App, CycloptsError
 
 from gpu_wcoj import __version__
-from gpu_wcoj.backend import select_backend
 from gpu_wcoj.cli import FLAG
 from gpu_wcoj.errors import GpuWcojError, UsageError
 
@@ -113,6 +112,7 @@ def calibrate(*, rows: int = 1_000_000, backend: Literal["auto", "cuda"] = "auto
     backend
         The GPU; auto is the first one found.
     """
+    from gpu_wcoj.backend import select_backend
     from gpu_wcoj.engine.calibrate import calibrate as measure_costs
     from gpu_wcoj.engine.replicas import store
 
@@ -177,6 +177,7 @@ _PARTS: Final = (
 def doctor() -> None:
     """Print what is installed, which processors are used, and what to install for the rest."""
     from cpu_fallback import compilation
+    from gpu_wcoj.backend import select_backend
 
     lines = [("gpu_wcoj", __version__), ("python", f"{platform.python_version()} on {platform.platform()}")]
     for name, purpose, remedy in _PARTS:

@@ -11,6 +11,7 @@ from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
+from math import log
 from operator import add
 
 import numpy as np
@@ -491,12 +492,19 @@ def list_change(join: IncrementalGenericJoin, phase: int) -> Iterator[Piece]:
 
     See `IncrementalGenericJoin.join`.
     """
-    limit = _limit_of_planned_path(join, phase)
-    pieces = None if limit is None else _list_within(join, phase, limit)
-    if pieces is not None:
-        yield from pieces
-        return
-    with _along_cheapest_path(join, phase, False, limit) as cheapest:
+    limit, cost = _limit_of_planned_path(join, phase), 0.0
+    if limit is not None:
+        max_cost = MAX_ERROR * limit
+        if join.n_seeds(0, phase) >= SAMPLED_ROWS and (
+            _sampled_cost(join, join, phase, SAMPLE_SIZES[0], False, limit) >= limit
+        ):
+            max_cost = BELIEVED_FACTOR * join.query.expected_cost
+        pieces = _list_within(join, phase, max_cost)
+        if pieces is not None:
+            yield from pieces
+            return
+        cost = max(max_cost, _extrapolated_cost(join, phase, False, MAX_SURPRISE * limit))
+    with _along_cheapest_path(join, phase, False, limit, cost) as cheapest:
         yield from cheapest.join(phase)
 
 
@@ -505,23 +513,25 @@ def count_change(join: IncrementalGenericJoin, phase: int) -> int:
 
     See `IncrementalGenericJoin.count`.
     """
-    limit = _limit_of_planned_path(join, phase)
-    if limit is not None and _sampled_cost(join, join, phase, SAMPLE_SIZES[-1], True, limit) < limit:
-        return join.count(phase)
-    with _along_cheapest_path(join, phase, True, limit) as cheapest:
+    limit, cost = _limit_of_planned_path(join, phase), 0.0
+    if limit is not None:
+        if _sampled_cost(join, join, phase, SAMPLE_SIZES[-1], True, limit) < limit:
+            return join.count(phase)
+        cost = _extrapolated_cost(join, phase, True, MAX_SURPRISE * limit)
+    with _along_cheapest_path(join, phase, True, limit, cost) as cheapest:
         return cheapest.count(phase)
 
 
 @contextmanager
 def _along_cheapest_path(
-    join: IncrementalGenericJoin, phase: int, counts: bool, limit: float | None
+    join: IncrementalGenericJoin, phase: int, counts: bool, limit: float | None, cost: float
 ) -> Generator[IncrementalGenericJoin]:
     """Yield the join, or one along the cheapest path, whose work is reported as work of `join`.
 
-    `limit` is that of the planned path of a single tick, None if there is none.
+    `limit` is that of the planned path of a single tick, which `cost` exceeds; None if there is none.
     """
     if limit is not None:
-        single, index = _cheapest_alternative(join, phase, counts, limit), FULL_COUNT
+        single, index = _cheapest_alternative(join, phase, counts, limit, cost / MIN_GAIN), FULL_COUNT
     else:
         cheapest = _cheapest_path_of_load(join, phase, counts)
         single, index = (None, FULL_COUNT) if cheapest is None else (_along(join, cheapest), cheapest)
@@ -622,16 +632,29 @@ def _limit_of_planned_path(join: IncrementalGenericJoin, phase: int) -> float | 
     return max(UNCOMPARED_COST, INDICES_FACTOR * min(indices), UNEXPECTED_FACTOR * query.expected_cost)
 
 
-def _list_within(join: IncrementalGenericJoin, phase: int, limit: float) -> list[Piece] | None:
-    """Return the rows of a single tick along the planned path; None if that is too dear.
+def _extrapolated_cost(join: IncrementalGenericJoin, phase: int, counts: bool, max_cost: float) -> float:
+    """Return the cost of the planned path of a single tick, by samples of two sizes.
 
-    A small sample tells, of many rows. Where it was wrong by far, what was listed is lost.
+    Prefixes that lead to one hub are grouped, so they cost less each, the more there are. A cost per seed that falls
+    from the small sample to the large one is taken to fall on as that power of the seeds. Infinite if a sample costs
+    more than `max_cost`.
     """
-    is_sampled = join.n_seeds(0, phase) >= SAMPLED_ROWS
-    if is_sampled and _sampled_cost(join, join, phase, SAMPLE_SIZES[0], False, limit) >= limit:
-        return None
+    small, large = (_sampled_cost(join, join, phase, draws, counts, max_cost) for draws in SAMPLE_SIZES)
+    n_seeds = join.n_seeds(0, phase)
+    n_small, n_large = (_n_draws(n_seeds, draws) for draws in SAMPLE_SIZES)
+    if not 0 < large < small < np.inf or n_small == n_large:
+        return large
+    power = max(-1.0, log(large / small) / log(n_large / n_small))
+    return large * float(n_seeds / n_large) ** power
+
+
+def _list_within(join: IncrementalGenericJoin, phase: int, max_cost: float) -> list[Piece] | None:
+    """Return the rows of a single tick along the planned path; None if that costs more.
+
+    What was listed is lost then.
+    """
     before = join.seeds, join.magnitude, len(join.failed)
-    join.max_cost = join.cost + MAX_ERROR * limit
+    join.max_cost = join.cost + max_cost
     try:
         return list(join.join(phase))
     except AllowanceError:
@@ -643,29 +666,25 @@ def _list_within(join: IncrementalGenericJoin, phase: int, limit: float) -> list
 
 
 def _cheapest_alternative(
-    join: IncrementalGenericJoin, phase: int, counts: bool, limit: float
+    join: IncrementalGenericJoin, phase: int, counts: bool, limit: float, max_cost: float
 ) -> IncrementalGenericJoin | None:
-    """Return the join along a path that is cheaper than the planned one, by samples, or None.
+    """Return the join along the cheapest other path of a single tick, by samples; None if none is below `max_cost`.
 
-    The planned path costs more than `limit`. The indices that samples need cost at most as much.
+    Samples begin with `limit`. The indices that they need cost at most as much as the paths may.
     """
-    joins = [join, *_alternatives(join)]
-    costs, indexed = [np.inf], 0.0
-    while min(costs) == np.inf:
-        limit *= BUDGET_FACTOR
-        costs = [np.inf] * len(joins)
+    joins, indexed = _alternatives(join), 0.0
+    costs = [np.inf] * len(joins)
+    while min(costs) == np.inf and limit < max_cost:
+        limit = min(BUDGET_FACTOR * limit, max_cost)
         for index, single in enumerate(joins):
             indices = _cost_of_indices(join, single.query.paths[0], phase)
             if BUDGET_FACTOR * (indexed + indices) <= limit:
                 indexed += indices
                 costs[index] = _sampled_cost(join, single, phase, SAMPLE_SIZES[0], counts, min([limit, *costs]))
-    cheapest = costs.index(min(costs))
-    if cheapest == 0 or MIN_GAIN * costs[cheapest] >= costs[0]:
+    cheapest = joins[costs.index(min(costs))]
+    if min(costs) == np.inf or _sampled_cost(join, cheapest, phase, SAMPLE_SIZES[-1], counts, max_cost) == np.inf:
         return None
-    cost = _sampled_cost(join, joins[cheapest], phase, SAMPLE_SIZES[-1], counts, BUDGET_FACTOR * costs[cheapest])
-    if cost == np.inf or _sampled_cost(join, join, phase, SAMPLE_SIZES[-1], counts, MIN_GAIN * cost) < MIN_GAIN * cost:
-        return None
-    return joins[cheapest]
+    return cheapest
 
 
 def _alternatives(join: IncrementalGenericJoin) -> list[IncrementalGenericJoin]:
@@ -685,8 +704,9 @@ def _cost_of_indices(
 SAMPLED_ROWS = 1 << 10
 """Rows that start a planned path from which on a sample is drawn before it runs."""
 
-MAX_ERROR = 8.0
-"""Factor by which a planned path may cost more than its limit before it is given up."""
+MAX_ERROR, BELIEVED_FACTOR = 8.0, 2.0
+"""Cost at which a planned path is given up: as a factor of its limit, and, if a sample finds it dearer than that, as a
+factor of the cost that the planner has expected. A small sample does not see that many rows lead to one hub."""
 
 UNCOMPARED_COST, INDICES_FACTOR, UNEXPECTED_FACTOR = float(1 << 23), 4.0, 8.0
 """Cost up to which a planned path runs without a comparison.

@@ -266,12 +266,12 @@ class _Colours:
         negated = [f"!{_unnumbered(atom.relation)}{_kind(atom)[1:]}" for atom in body.negated]
         texts = [*labels, *negated]
         for condition in body.conditions:
-            left, op, right = condition.variable, condition.op, condition.operand
-            if isinstance(right, str) and op in (">", ">="):
-                left, op, right = right, MIRRORED[op], left
-            is_even = isinstance(right, str) and op in ("=", "!=")
-            texts.append(f"{op} {condition.textual} {right if isinstance(right, int) else ''}")
-            names: tuple[str, ...] = (left, right) if isinstance(right, str) else (left,)
+            variable, op, operand = condition.variable, condition.op, condition.operand
+            if isinstance(operand, str) and op in (">", ">="):
+                variable, op, operand = operand, MIRRORED[op], variable
+            is_even = isinstance(operand, str) and op in ("=", "!=")
+            texts.append(f"{op} {condition.textual} {operand if isinstance(operand, int) else ''}")
+            names: tuple[str, ...] = (variable, operand) if isinstance(operand, str) else (variable,)
             self._variables.append(names)
             if is_even:  # both sides have the same place
                 texts.append(texts[-1])

@@ -124,8 +124,8 @@ def test_answers_along_alternatives(is_forced, bag, monkeypatch):
     taken, cheapest = [], full_join._cheapest_alternative
     chance = random.Random(0)
 
-    def chosen(join, phase, counts, limit):
-        found = cheapest(join, phase, counts, limit)
+    def chosen(join, *arguments):
+        found = cheapest(join, *arguments)
         if is_forced:
             found = chance.choice(full_join._alternatives(join))
         taken.append(found is not None)
