@@ -11,7 +11,7 @@ from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
-from math import log
+from math import exp, log
 from operator import add
 
 import numpy as np
@@ -645,7 +645,7 @@ def _extrapolated_cost(join: IncrementalGenericJoin, phase: int, counts: bool, m
     if not 0 < large < small < np.inf or n_small == n_large:
         return large
     power = max(-1.0, log(large / small) / log(n_large / n_small))
-    return large * float(n_seeds / n_large) ** power
+    return large * exp(power * log(n_seeds / n_large))
 
 
 def _list_within(join: IncrementalGenericJoin, phase: int, max_cost: float) -> list[Piece] | None:
