@@ -14,6 +14,7 @@ from typing import Annotated, Any, Final, Literal
 from cyclopts import App, CycloptsError
 
 from gpu_wcoj import __version__
+from gpu_wcoj import backend as backends
 from gpu_wcoj.cli import FLAG
 from gpu_wcoj.errors import GpuWcojError, UsageError
 
@@ -112,13 +113,12 @@ def calibrate(*, rows: int = 1_000_000, backend: Literal["auto", "cuda"] = "auto
     backend
         The GPU; auto is the first one found.
     """
-    from gpu_wcoj.backend import select_backend
     from gpu_wcoj.engine.calibrate import calibrate as measure_costs
     from gpu_wcoj.engine.replicas import store
 
     if rows < 100:
         raise UsageError.invalid_value("--rows", rows, "an integer from 100 on")
-    device, twin = select_backend(backend), select_backend("cpu", is_lasting=True)
+    device, twin = backends.select_backend(backend), backends.select_backend("cpu", is_lasting=True)
     if device.device is None:
         raise UsageError("there is no GPU here, so every tick runs on the CPU.\n  There is nothing to measure.")
     calibration = measure_costs(device, twin, rows)
@@ -177,7 +177,6 @@ _PARTS: Final = (
 def doctor() -> None:
     """Print what is installed, which processors are used, and what to install for the rest."""
     from cpu_fallback import compilation
-    from gpu_wcoj.backend import select_backend
 
     lines = [("gpu_wcoj", __version__), ("python", f"{platform.python_version()} on {platform.platform()}")]
     for name, purpose, remedy in _PARTS:
@@ -192,7 +191,7 @@ def doctor() -> None:
     except RuntimeError:
         lines.append(("CPU kernels", "compiled by each process: set NUMBA_CACHE_DIR to a folder that can be written"))
     try:
-        lines.append(("GPU", str(select_backend("cuda").device)))
+        lines.append(("GPU", str(backends.select_backend("cuda").device)))
     except GpuWcojError as error:
         lines.append(("GPU", f"not used: {error}"))
     width = max(len(name) for name, _ in lines)

@@ -668,9 +668,10 @@ def _list_within(join: IncrementalGenericJoin, phase: int, max_cost: float) -> l
 def _cheapest_alternative(
     join: IncrementalGenericJoin, phase: int, counts: bool, limit: float, max_cost: float
 ) -> IncrementalGenericJoin | None:
-    """Return the join along the cheapest other path of a single tick, by samples; None if none is below `max_cost`.
+    """Return the join along the cheapest other path of a single tick, by samples.
 
-    Samples begin with `limit`. The indices that they need cost at most as much as the paths may.
+    None if no path costs less than `max_cost`. Samples begin with `limit`. The indices that they need cost at most as
+    much as the paths may.
     """
     joins, indexed = _alternatives(join), 0.0
     costs = [np.inf] * len(joins)
