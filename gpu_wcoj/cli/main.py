@@ -185,9 +185,12 @@ def doctor() -> None:
         except PackageNotFoundError:
             lines.append((name, f"missing, for {purpose}: {remedy}"))
     try:
-        folder = compilation.cache_folder()
-        state = "compiled" if compilation.is_complete(folder) else "not compiled yet; gpu-wcoj warm does it now"
-        lines.append(("CPU kernels", f"{state}, in {folder}"))
+        if compilation.has_numba():
+            folder = compilation.cache_folder()
+            state = "compiled" if compilation.is_complete(folder) else "not compiled yet; gpu-wcoj warm does it now"
+            lines.append(("CPU kernels", f"{state}, in {folder}"))
+        else:
+            lines.append(("CPU kernels", "those of NumPy, as numba is missing"))
     except RuntimeError:
         lines.append(("CPU kernels", "compiled by each process: set NUMBA_CACHE_DIR to a folder that can be written"))
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from importlib import metadata
 from pathlib import Path
 
 import numpy as np
@@ -254,3 +255,21 @@ def test_doctor_says_what_is_installed_and_how_to_get_the_rest(capsys, monkeypat
     assert lines["not-a-distribution"] == "missing, for tests: pip install it"
     assert "kernels" in lines["CPU"]
     assert lines["GPU"]
+
+
+def test_doctor_works_without_numba(capsys, monkeypatch):
+    """The command is most wanted where something is missing."""
+    installed = metadata.version
+
+    def version(name):
+        if name == "numba":
+            raise metadata.PackageNotFoundError(name)
+        return installed(name)
+
+    monkeypatch.setattr(sys.modules["gpu_wcoj.cli.main"], "version", version)
+    monkeypatch.setattr(metadata, "version", version)
+    monkeypatch.setattr("cpu_fallback.compilation.has_numba", lambda: False)
+    assert main(["doctor"]) == 0
+    lines = capsys.readouterr().out
+    assert "missing, for fast kernels for the CPU: pip install numba" in lines
+    assert "those of NumPy, as numba is missing" in lines
