@@ -435,8 +435,8 @@ class _PathRecords:
     def _ranked(self, planned: _Node) -> list[tuple[int, int, int]]:
         """Return a node's factors in the order in which they become known.
 
-        Two or more whole relations would make a long list for every changed row. So they are listed with the first
-        factor that is a part of one.
+        The common values of two or more whole relations may be many, and would be listed for every changed row. So
+        whole relations are ranked with the first factor that bound variables restrict.
         """
         ranked = sorted(planned.factors, key=lambda factor: self.order[factor[0]])
         n_whole = sum(level == 0 for _, _, level in ranked)
