@@ -38,8 +38,6 @@ from gpu_wcoj.streams.operators.linear import (
     Consolidate,
     Delay,
     DelayTrace,
-    Differentiate,
-    Eliminate,
     Feedback,
     Filter,
     FilterRows,
@@ -50,7 +48,6 @@ from gpu_wcoj.streams.operators.linear import (
     Hold,
     IndexWith,
     Inspect,
-    Integrate,
     Introduce,
     Map,
     MapRows,
@@ -246,14 +243,16 @@ class Stream:
 
     def differentiate(self) -> Stream:
         """``D``: the changes of the stream."""
-        return self._then(Differentiate(), keys=self.keys)
+        return self - self.delay()
 
     def integrate(self) -> Stream:
         """``I``: the sum of the stream so far, as a Z-set.
 
         In a subcircuit, over one tick's iterations.
         """
-        return self._then(Integrate(), keys=self.keys)
+        made = self.trace(timed=False).consolidate()
+        made.keys = self.keys
+        return made
 
     # Traces
 
@@ -934,8 +933,7 @@ class Subcircuit(Scope):
 
     def eliminate(self, stream: Stream, name: str = "") -> Stream:
         """``∫``: export the sum of a stream over all iterations of a tick to the parent circuit."""
-        integrated = self.add(Eliminate(), stream, name="∫")
-        return self.parent.add(Consolidate(), self.export(integrated), name=name or "∫")
+        return self.export(stream.trace(timed=False)).consolidate().named(name or "∫")
 
     def export(self, stream: Stream, name: str = "") -> Stream:
         """Export the value of a stream at the last iteration of a tick to the parent circuit."""

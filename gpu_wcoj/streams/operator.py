@@ -113,6 +113,48 @@ class Operator:
         return self.scope.time
 
 
+class Stateful(Operator):
+    """An operator whose state begins anew with its clock.
+
+    Attributes
+    ----------
+    state
+        A value, and whether the last call left it unchanged.
+    """
+
+    state: tuple[Any, bool]
+
+    def initial(self) -> Any:
+        """Return the value of the state at the start of the clock; no rows by default."""
+        return NOTHING
+
+    def clock_start(self, scope: int) -> None:
+        """Reset the state at the start of the operator's clock."""
+        if scope == 0:
+            self.state = self.initial(), True
+
+    @property
+    def settled(self) -> bool:
+        """True if the last call left the state unchanged."""
+        return self.state[1]
+
+
+class Pending(Operator):
+    """An operator with results or groups pending at later iterations, which is settled without any."""
+
+    state: Any = {}  # noqa: RUF012  # it is replaced, never modified
+
+    def clock_start(self, scope: int) -> None:
+        """Clear what is pending at the start of a tick."""
+        if scope == 0:
+            self.state = {}
+
+    @property
+    def settled(self) -> bool:
+        """True if nothing is pending."""
+        return not self.state
+
+
 # Nodes of a circuit and their evaluation order.
 
 

@@ -14,7 +14,7 @@ from gpu_wcoj.engine.ingest import are_numbered, arity_message, column_order, na
 from gpu_wcoj.errors import ArityError, SchemaError, TypeMismatchError, UsageError
 from gpu_wcoj.kernels.protocol import BoolArray, Int64Array
 from gpu_wcoj.streams.device_context import NOTHING, Place, is_nothing, places_of
-from gpu_wcoj.streams.operator import Node, Operator, Time
+from gpu_wcoj.streams.operator import Node, Operator, Stateful, Time
 from gpu_wcoj.streams.trace import Sorting, TimedTrace, Trace
 from gpu_wcoj.zset.zset import ZSet, moved, to_host
 
@@ -134,9 +134,6 @@ def _described(function: object) -> str:
     return str(function)
 
 
-# Map: every row to another row.
-
-
 class Select(Operator):
     """``out(r) = sum of in(s) over all s with r = columns of s``. Linear."""
 
@@ -181,9 +178,6 @@ class MapRows(Map):
         return rows_from(self.place, made, self.names, self.function)
 
 
-# Filter: the rows that satisfy a condition.
-
-
 class Filter(Operator):
     """``out(r) = in(r) if condition(r) else 0``. Linear.
 
@@ -223,9 +217,6 @@ class FilterRows(Filter):
             if not isinstance(answer, (bool, np.bool_)):
                 raise UsageError.wrong_type("the result of the condition", answer, "True or False")
         return np.array(answers, bool)
-
-
-# Flat map: every row to any number of rows.
 
 
 _Made = tuple[Int64Array, tuple[str, ...], list[Column]]
@@ -291,9 +282,6 @@ class FlatMapRows(FlatMap):
         return owner, names, columns
 
 
-# Index: every row under a key.
-
-
 class IndexWith(Operator):
     """``out(key(r), r) = in(r)``: the key columns come first. Linear.
 
@@ -317,9 +305,6 @@ class IndexWith(Operator):
         return self.place.made([*names, *rows.names], [*columns, *rows.columns], rows.stored_weights)
 
 
-# Negation of weights.
-
-
 class Negate(Operator):
     """``out(r) = -in(r)``, at the same time. Linear."""
 
@@ -333,9 +318,6 @@ class Negate(Operator):
         return Trace(trace.place, trace.sorting).append(self.place.negated(trace.consolidated()))
 
 
-# Sum of two streams.
-
-
 class Plus(Operator):
     """``out(r) = left(r) + right(r)``, with the names of `left`. Linear in both together."""
 
@@ -344,18 +326,12 @@ class Plus(Operator):
         return self.place.plus(left, self.place.turned(left, right))
 
 
-# Difference of two streams.
-
-
 class Minus(Operator):
     """``out(r) = left(r) - right(r)``, with the names of `left`. Linear in both together."""
 
     def evaluate(self, left: ZSet, right: ZSet) -> ZSet:
         """Return the difference."""
         return self.place.minus(left, self.place.turned(left, right))
-
-
-# Inspection of the values of a stream.
 
 
 class Inspect(Operator):
@@ -476,9 +452,6 @@ def as_zset(
     return ZSet.from_columns(names[: len(columns)], columns, weights)
 
 
-# Sinks: outputs of a circuit.
-
-
 class Sink(Operator):
     """``out = in``; without rows, the columns seen so far. Linear."""
 
@@ -501,18 +474,8 @@ class Sink(Operator):
         return value
 
 
-# Delay: z⁻¹.
-
-
-class Delay(Operator):
+class Delay(Stateful):
     """``z⁻¹(s)[t] = s[t - 1]``, and 0 before the first tick or iteration. Linear."""
-
-    state: tuple[ZSet, bool] = (NOTHING, True)
-
-    def clock_start(self, scope: int) -> None:
-        """Reset to 0 at the start of the operator's clock."""
-        if scope == 0:
-            self.state = NOTHING, True
 
     def evaluate(self, rows: ZSet) -> ZSet:
         """Return the previous value."""
@@ -520,16 +483,8 @@ class Delay(Operator):
         self.state = rows, self.place.equal(before, rows)
         return before
 
-    @property
-    def settled(self) -> bool:
-        """True if the same value came again."""
-        return self.state[1]
 
-
-# Delay of a trace: z⁻¹.
-
-
-class DelayTrace(Operator):
+class DelayTrace(Delay):
     """The trace before this tick's, or this iteration's, change. Linear.
 
     A trace that sums along one clock begins with 0 whenever that clock starts. One that keeps times goes over all
@@ -541,78 +496,37 @@ class DelayTrace(Operator):
         Whether the trace keeps times.
     """
 
-    state: tuple[Trace | TimedTrace, bool]
-
     def __init__(self, timed: bool) -> None:
         self.timed = timed
 
+    def initial(self) -> Trace | TimedTrace:
+        """Return the empty trace."""
+        return TimedTrace.empty(self.place) if self.timed else Trace(self.place)
+
     def clock_start(self, scope: int) -> None:
         """Reset to an empty trace at the start of the trace's clock."""
-        if scope == (self.scope.depth if self.timed else 0):
-            self.state = TimedTrace.empty(self.place) if self.timed else Trace(self.place), True
+        super().clock_start(scope - self.scope.depth if self.timed else scope)
 
-    def evaluate(self, trace: Trace | TimedTrace) -> Trace | TimedTrace:
+    def evaluate(self, trace: Trace | TimedTrace) -> Trace | TimedTrace:  # type: ignore[override]  # no rows
         """Return the trace of the previous call."""
-        before = self.state[0]
+        before: Trace | TimedTrace = self.state[0]
         self.state = trace, before is trace
         return before
-
-    @property
-    def settled(self) -> bool:
-        """True if the same trace came again."""
-        return self.state[1]
-
-
-# Differentiation: D.
-
-
-class Differentiate(Operator):
-    """``D(s) = s - z⁻¹(s)``: the changes of a stream. Linear; undoes `Integrate`."""
-
-    state: tuple[ZSet, bool] = (NOTHING, True)
-
-    def clock_start(self, scope: int) -> None:
-        """Reset to 0 at the start of the operator's clock."""
-        if scope == 0:
-            self.state = NOTHING, True
-
-    def evaluate(self, rows: ZSet) -> ZSet:
-        """Return the change since the previous value. O(rows)."""
-        change = self.place.minus(rows, self.state[0])
-        self.state = rows, not len(change)
-        return change
-
-    @property
-    def settled(self) -> bool:
-        """True if nothing changed."""
-        return self.state[1]
 
 
 # Imports into a subcircuit: δ0, and constant values.
 
 
-class Introduce(Operator):
+class Introduce(Stateful):
     """``δ0(x)``: a value of the parent circuit at iteration 0, else 0. Linear."""
-
-    state: bool = True
-
-    def clock_start(self, scope: int) -> None:
-        """Reset at the start of a tick."""
-        if scope == 0:
-            self.state = False
 
     def evaluate(self, value: ZSet) -> ZSet:
         """Return the value at iteration 0, else no rows."""
         now = value if self.time.iteration == 0 else NOTHING
         if self.time.iteration and value.columns:
             now = self.place.taken(value, slice(0))
-        self.state = not len(now)
+        self.state = NOTHING, not len(now)
         return now
-
-    @property
-    def settled(self) -> bool:
-        """True if 0 was returned, as it will be from now on."""
-        return self.state
 
 
 class Hold(Operator):
@@ -626,7 +540,7 @@ class Hold(Operator):
 # Feedbacks, which close loops, and streams that are defined later.
 
 
-class Feedback(Operator):
+class Feedback(Stateful):
     """``z⁻¹`` whose input is read after the round, so that it may depend on its output. Linear.
 
     Attributes
@@ -635,15 +549,8 @@ class Feedback(Operator):
         The node that it is given; None as long as it is not connected.
     """
 
-    state: tuple[ZSet, bool] = (NOTHING, True)
-
     def __init__(self) -> None:
         self.source: Node | None = None
-
-    def clock_start(self, scope: int) -> None:
-        """Reset to 0 at the start of the operator's clock."""
-        if scope == 0:
-            self.state = NOTHING, True
 
     def evaluate(self) -> ZSet:
         """Return the input of the previous time."""
@@ -652,11 +559,6 @@ class Feedback(Operator):
     def latch(self, value: ZSet) -> None:
         """Store the input for the next time."""
         self.state = value, self.place.equal(self.state[0], value)
-
-    @property
-    def settled(self) -> bool:
-        """True if the input equals the previous input."""
-        return self.state[1]
 
 
 class Forward(Operator):
@@ -670,48 +572,36 @@ class Forward(Operator):
         return value
 
 
-# Append to a trace, with and without time.
-
-
-class Append(Operator):
+class Append(Stateful):
     """``out[t] = out[t - 1] + in[t]`` as a trace: the sum along the stream's clock. Linear.
 
     A tick costs what its change holds, and the logarithm of the whole.
     """
 
-    state: tuple[Trace, bool]
-
     def __init__(self, sorting: Sorting = Sorting()) -> None:  # noqa: B008  # it is immutable
         self.sorting = sorting
 
-    def clock_start(self, scope: int) -> None:
-        """Reset to an empty trace at the start of the operator's clock."""
-        if scope == 0:
-            self.state = Trace(self.place, self.sorting), True
+    def initial(self) -> Trace | TimedTrace:
+        """Return the empty trace."""
+        return Trace(self.place, self.sorting)
 
-    def evaluate(self, change: ZSet) -> Trace:
+    def evaluate(self, change: ZSet) -> Trace | TimedTrace:
         """Return the trace with the change."""
-        trace = self.state[0].append(change)
+        trace: Trace = self.state[0].append(change)
         self.state = trace, not len(change)
         return trace
 
-    @property
-    def settled(self) -> bool:
-        """True if there was no change."""
-        return self.state[1]
 
-
-class TimedAppend(Operator):
+class TimedAppend(Append):
     """``out = out + in`` as a trace whose entries keep their times, over all ticks. Linear.
 
     In a subcircuit, an entry keeps its iteration, and this tick's stand apart from those of earlier ticks. Outside,
     an entry keeps its tick.
     """
 
-    state: tuple[TimedTrace, bool]
-
-    def __init__(self, sorting: Sorting = Sorting()) -> None:  # noqa: B008  # it is immutable
-        self.sorting = sorting
+    def initial(self) -> TimedTrace:
+        """Return the empty trace."""
+        return TimedTrace.empty(self.place, self.sorting)
 
     def clock_start(self, scope: int) -> None:
         """Start with an empty trace on the outermost clock.
@@ -719,49 +609,16 @@ class TimedAppend(Operator):
         At each tick, the present becomes earlier.
         """
         if scope == self.scope.depth:
-            self.state = TimedTrace.empty(self.place, self.sorting), True
+            super().clock_start(0)
         elif scope == 0:
             self.state = self.state[0].next_tick(), True
 
     def evaluate(self, change: ZSet) -> TimedTrace:
         """Return the trace with the change at this time."""
         time = self.time
-        trace = self.state[0].append(change, time.iteration if self.scope.depth else time.tick)
+        trace: TimedTrace = self.state[0].append(change, time.iteration if self.scope.depth else time.tick)
         self.state = trace, not len(change)
         return trace
-
-    @property
-    def settled(self) -> bool:
-        """True if there was no change."""
-        return self.state[1]
-
-
-# Integration: I.
-
-
-class Integrate(Append):
-    """``I(s)[t] = s[0] + ... + s[t]``: the sum along the stream's clock, as a Z-set. Linear.
-
-    In a subcircuit it sums over the iterations of one tick. O(rows of the sum); a sum that is only looked at here and
-    there is cheaper as a trace.
-    """
-
-    def evaluate(self, change: ZSet) -> ZSet:  # type: ignore[override]  # the rows of what it appends to
-        """Return the sum so far."""
-        return super().evaluate(change).consolidated()
-
-
-# Streams out of a subcircuit: ∫.
-
-
-class Eliminate(Append):
-    """``∫(s) = s[0] + s[1] + ...`` over the iterations of one tick. Linear.
-
-    It is a trace within the subcircuit, and a Z-set outside.
-    """
-
-
-# Consolidation of a trace to a Z-set.
 
 
 class Consolidate(Operator):
