@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from decimal import Decimal
 from itertools import pairwise
 from typing import Any, Literal
@@ -16,16 +16,13 @@ from gpu_wcoj.data.schema import INT64, DataType
 from gpu_wcoj.engine.options import validate_positive
 from gpu_wcoj.errors import AggregateOverflowError, TypeMismatchError, UnsupportedTypeError, UsageError
 from gpu_wcoj.kernels.protocol import IndexArray, Int64Array
-from gpu_wcoj.streams.device_context import NOTHING, Place, place_of
+from gpu_wcoj.streams.device_context import NOTHING, Place, place_of, places_of
 from gpu_wcoj.streams.operators.linear import Names, columns_from, input_arrays, rows_from
-from gpu_wcoj.streams.trace import Groups, Trace, is_null, levels_of
+from gpu_wcoj.streams.trace import Groups, Trace, grouped, is_null
 from gpu_wcoj.trace.arrangement import ArrangementKey
 from gpu_wcoj.zset.arrays import BoolArray, positions
 from gpu_wcoj.zset.index import IndexedZSet
 from gpu_wcoj.zset.zset import ZSet
-
-# Base class of aggregators, which make rows from the rows of groups.
-
 
 ColumnName = str | int
 """A column by name or position."""
@@ -57,18 +54,6 @@ def per_group(groups: Groups, names: Sequence[str], columns: Sequence[Column]) -
     keys = [groups.rows.names[key] for key in groups.keys]
     ones = groups.place.xp.ones(len(groups), np.int64)
     return groups.place.made([*keys, *names], [*groups.heads(), *columns], ones)
-
-
-# Aggregators that are functions of totals: row counts, sums, means.
-
-
-@dataclass(frozen=True, eq=False)
-class TotalsChange:
-    """Rows of groups before and after a change, and the totals after it."""
-
-    before: ZSet
-    after: ZSet
-    totals: Trace
 
 
 class TotalsAggregator(Aggregator):
@@ -123,8 +108,8 @@ class TotalsAggregator(Aggregator):
     def _values(self, rows: ZSet) -> Column | None:
         return None if self.column is None else rows.columns[place_of(rows.names, self.column)]
 
-    def change(self, groups: Groups, before: Trace, counted: Int64Array | None = None) -> TotalsChange:
-        """Follow the change of some groups.
+    def change(self, groups: Groups, before: Trace) -> tuple[ZSet, Trace]:
+        """Return the change of the rows of some groups, and their totals after it.
 
         Parameters
         ----------
@@ -132,8 +117,6 @@ class TotalsAggregator(Aggregator):
             The changed rows.
         before
             The totals: rows of (key columns, index of a word), with the word as weight; see `Totals`.
-        counted
-            The amount that each row adds to the number of values; by default its weight, or 0 for null.
 
         Raises
         ------
@@ -146,35 +129,33 @@ class TotalsAggregator(Aggregator):
         before = before.fitted(place.trusted(names, [*heads, words], words.stored))
         assert before.layout is not None
         _, levels = before.layout.probe(heads, place, nulls=True)
-        totals, results = self._follow(groups, levels, before.spine.batches, counted)
+        totals, results = self._follow(groups, levels, before.spine.batches)
         group, word, amount = totals.additions
         columns = [*(place.taken_column(head, group) for head in heads), Column.of_integers(word)]
-        return TotalsChange(
+        was, now = (
             self._answers(groups, totals.words, totals.before()),
             self._answers(groups, totals.words_after, results),
-            before.append(place.made(names, columns, amount), is_exact=False),
         )
+        return place.minus(now, was), before.append(place.made(names, columns, amount), is_exact=False)
+
+    def _counted(self, groups: Groups) -> list[Column]:
+        """Return the columns that are null in rows that do not count."""
+        column = self._values(groups.rows)
+        return [] if column is None else [column]
 
     def _follow(
-        self,
-        groups: Groups,
-        levels: Sequence[Int64Array],
-        batches: Sequence[IndexedZSet],
-        counted: Int64Array | None = None,
+        self, groups: Groups, levels: Sequence[Int64Array], batches: Sequence[IndexedZSet]
     ) -> tuple[Totals, tuple[Int64Array, Int64Array]]:
         """Return the totals of groups after their change, and their numbers of values and results."""
-        xp, kind, column, weights = (
-            groups.place.xp,
-            self.value_type(groups.rows),
-            self._values(groups.rows),
-            groups.weights,
-        )
-        if column is not None and column.stored_valid is not None:
-            counted = xp.where(column.stored_valid, weights, 0)
+        xp, kind, column = groups.place.xp, self.value_type(groups.rows), self._values(groups.rows)
+        weights = counted = groups.weights
+        for counted_column in self._counted(groups):
+            if counted_column.stored_valid is not None:
+                counted = xp.where(counted_column.stored_valid, counted, 0)
         is_float = kind is not None and kind.family.startswith("float")
         owner = groups.group_of_rows if is_float else xp.zeros(0, np.int64)
         values = None if column is None else column.stored
-        change = GroupChange(levels, len(groups), groups.starts, owner, values, weights if counted is None else counted)
+        change = GroupChange(levels, len(groups), groups.starts, owner, values, counted)
         is_decimal = kind is not None and kind.family == "decimal"
         plan = GroupingPlan(
             op=self.op, source=ArrangementKey("<stream>", ()), group=(), value=0, head=tuple(range(len(levels))),
@@ -183,7 +164,7 @@ class TotalsAggregator(Aggregator):
         )  # fmt: skip
         totals = Totals("<stream>", batches, change, plan, groups.place.backend)
         try:
-            if counted is not None:
+            if counted is not weights:
                 totals.count(UNCOUNTED, weights - counted)
             return totals, totals.after()
         except AggregateOverflowError as error:
@@ -468,18 +449,18 @@ class CountDistinct(TotalsAggregator):
 
     def of(self, groups: Groups) -> ZSet:
         """See `Aggregator.of`."""
-        place, rows, xp = groups.place, groups.rows, groups.place.xp
-        values = [rows.columns[place_of(rows.names, column)] for column in self.columns]
-        group_index, kernels = groups.group_of_rows, place.backend.kernels
-        levels = [group_index, *levels_of(place, values)]
-        order = kernels.lexsort(levels)
-        starts = kernels.run_starts([level[order] for level in levels])
-        first = order[starts]
-        for column in values:
-            if column.stored_valid is not None:
-                first = first[positions(place.backend, column.stored_valid[first])[0]]
-        ends = xp.searchsorted(group_index[first], xp.arange(len(groups) + 1), side="left")
-        return per_group(groups, [self.name], [Column(INT64, (ends[1:] - ends[:-1]).astype(np.int64))])
+        place = groups.place
+        pairs = place.unit(self.pairs(place, groups.rows, groups.keys))
+        return super().of(grouped(place, pairs, range(len(groups.keys))))
+
+    def pairs(self, place: Place, rows: ZSet, keys: Sequence[int]) -> ZSet:
+        """Return the groups with their values: the key columns, then the counted columns."""
+        counted = places_of(rows.names, self.columns)
+        names = [*(rows.names[key] for key in keys), *(f"#{position}" for position in range(len(counted)))]
+        return place.selected(rows, [*keys, *counted], names)
+
+    def _counted(self, groups: Groups) -> list[Column]:
+        return list(groups.rows.columns[len(groups.keys) :])
 
 
 class TopK(Aggregator):

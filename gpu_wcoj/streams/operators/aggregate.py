@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+
+import numpy as np
 
 from gpu_wcoj.circuit.operator import distinct_change
 from gpu_wcoj.data.schema import DataType
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.streams.aggregators import Aggregator, CountDistinct, TotalsAggregator, first_rows
 from gpu_wcoj.streams.device_context import NOTHING, Place, places_of
-from gpu_wcoj.streams.operator import Due, Operator, nested_change
-from gpu_wcoj.streams.trace import ColumnName, Sorting, TimedTrace, Trace, grouped, keys_of, refuse_negative
+from gpu_wcoj.streams.operator import Operator, Pending, take_due
+from gpu_wcoj.streams.trace import (
+    ColumnName,
+    Sorting,
+    TimedTrace,
+    Trace,
+    TraceLookup,
+    grouped,
+    keys_of,
+    refuse_negative,
+    upto,
+)
 from gpu_wcoj.zset.arrays import positions
 from gpu_wcoj.zset.zset import ZSet
-
-# Distinct: rows of positive weight as a set.
 
 
 class Distinct(Operator):
@@ -28,9 +38,6 @@ class Distinct(Operator):
 def distinct(place: Place, rows: ZSet) -> ZSet:
     """Return the rows of positive weight, each with weight 1."""
     return place.unit(place.select_rows(rows, rows.stored_weights > 0))
-
-
-# Incremental distinct: the change of the set of rows of positive weight.
 
 
 class IncrementalDistinct(Operator):
@@ -63,43 +70,6 @@ def distinct_change_of(place: Place, change: ZSet, after: Int64Array) -> ZSet:
     return turned if len(rows) == len(change) else place.taken(turned, rows)
 
 
-# Distinct of a trace under nested time.
-
-
-class NestedDistinct(Operator):
-    """The change of the set of rows of positive weight, by tick and iteration. Not linear.
-
-    The trace holds this iteration's change, and its key columns are all columns. A row that changes at one iteration
-    is looked at again at every later one at which it has changed in an earlier tick.
-    """
-
-    state: Due = Due()
-
-    def clock_start(self, scope: int) -> None:
-        """Clear the due rows at the start of a tick."""
-        if scope == 0:
-            self.state = Due()
-
-    def evaluate(self, change: ZSet, trace: TimedTrace) -> ZSet:
-        """Return inserted and deleted rows at this iteration against that of the previous tick."""
-        if not len(change) and not self.state:
-            return change
-        place = self.place
-        keys = range(len(trace.names))
-        out, self.state = nested_change(
-            change, trace, keys, self.state, self.time.iteration, lambda rows: distinct(place, rows)
-        )
-        return out if out.columns or len(out) else change if not len(change) else place.taken(change, slice(0))
-
-    @property
-    def settled(self) -> bool:
-        """True if no row is due later."""
-        return not self.state
-
-
-# Incremental counts of distinct values, without reading groups again.
-
-
 class IncrementalCountDistinct(Operator):
     """The change of the number of distinct values per group: distinct, then count. Not linear.
 
@@ -126,28 +96,19 @@ class IncrementalCountDistinct(Operator):
             return NOTHING
         place, (values, totals) = self.place, self.state
         refuse_negative(place, change, after.weights_of(change), "aggregate")
-        keys = places_of(change.names, self.keys)
-        counted = places_of(change.names, self.aggregator.columns)
-        names = [change.names[key] for key in keys] + [f"#{position}" for position in range(len(counted))]
-        both = place.selected(change, [*keys, *counted], names)
-        if not len(both):
+        pairs = self.aggregator.pairs(place, change, places_of(change.names, self.keys))
+        if not len(pairs):
             return NOTHING
-        old = values.weights_of(both)
-        signs = distinct_change(old, old + place.backend.asarray(both.stored_weights))
-        for column in both.columns[len(keys) :]:
-            if column.stored_valid is not None:
-                signs = place.xp.where(column.stored_valid, signs, 0)
-        made = self.aggregator.change(grouped(place, both, range(len(keys))), totals, signs)
-        self.state = values.append(both), made.totals
-        return place.minus(made.after, made.before)
+        after_pairs = values.weights_of(pairs) + place.backend.asarray(pairs.stored_weights)
+        groups = grouped(place, distinct_change_of(place, pairs, after_pairs), range(len(self.keys)))
+        out, totals = self.aggregator.change(groups, totals)
+        self.state = values.append(pairs), totals
+        return out
 
     @property
     def label(self) -> str:
         """A short description of the operator."""
-        return f"CountDistinct by {', '.join(map(str, self.keys)) or 'nothing'}"
-
-
-# Aggregation of a Z-set by groups, shared by all aggregates.
+        return described(self.aggregator, self.keys)
 
 
 def aggregate_rows(place: Place, rows: ZSet, keys: Sequence[ColumnName], aggregator: Aggregator) -> ZSet:
@@ -164,6 +125,11 @@ def aggregate_rows(place: Place, rows: ZSet, keys: Sequence[ColumnName], aggrega
     return aggregator.of(grouped(place, rows, places_of(rows.names, keys)))
 
 
+def described(aggregator: Aggregator, keys: Sequence[ColumnName]) -> str:
+    """Return an aggregate as a text."""
+    return f"{type(aggregator).__name__} by {', '.join(map(str, keys)) or 'nothing'}"
+
+
 class Aggregate(Operator):
     """``out = the aggregator's rows of every group of in``. Not linear."""
 
@@ -177,7 +143,7 @@ class Aggregate(Operator):
     @property
     def label(self) -> str:
         """A short description of the operator."""
-        return f"{type(self.aggregator).__name__} by {', '.join(map(str, self.keys)) or 'nothing'}"
+        return described(self.aggregator, self.keys)
 
 
 class IncrementalAggregate(Aggregate):
@@ -231,9 +197,9 @@ class IncrementalAggregate(Aggregate):
         groups = grouped(place, change, places_of(change.names, self.keys))
         if self.state is None or self.state[0] != kind:
             self.state = kind, self._totals_of(aggregator, before, change)
-        made = aggregator.change(groups, self.state[1])
-        self.state = kind, made.totals
-        return place.minus(made.after, made.before)
+        out, totals = aggregator.change(groups, self.state[1])
+        self.state = kind, totals
+        return out
 
     def _totals_of(self, aggregator: TotalsAggregator, before: Trace, like: ZSet) -> Trace:
         """Return the totals of all previous rows in the types of `like`."""
@@ -244,36 +210,101 @@ class IncrementalAggregate(Aggregate):
         columns = [place.converted(old, new.type) for old, new in zip(rows.columns, like.columns, strict=True)]
         rows = place.trusted(rows.names, columns, rows.stored_weights)
         rows = place.unit(rows) if aggregator.counts_once else rows
-        return aggregator.change(grouped(place, rows, places_of(rows.names, self.keys)), empty).totals
+        return aggregator.change(grouped(place, rows, places_of(rows.names, self.keys)), empty)[1]
 
 
-class NestedAggregate(Aggregate):
-    """The change of an aggregate under nested time. Not linear.
+class Nested(Pending):
+    """The change of a function of groups under nested time. Not linear.
 
-    The trace includes this iteration's change. Every group that changes is read now, and at later iterations at which
-    it changed in an earlier tick.
+    With F the sum of the entries of earlier ticks up to an iteration, and G that of this tick's, the change at
+    iteration i is ``[f(F(i) + G(i)) - f(F(i-1) + G(i-1))] - [f(F(i)) - f(F(i-1))]``. A group that changes at i is
+    evaluated again at every later iteration at which F has an entry of it: the state is the keys of these groups.
     """
 
-    state: Due = Due()
+    def _change(self, change: ZSet, trace: TimedTrace, keys: Sequence[int], function: Callable[[ZSet], ZSet]) -> ZSet:
+        """Return the change at this iteration of a function from all rows of some groups to rows.
 
-    def clock_start(self, scope: int) -> None:
-        """Clear the due groups at the start of a tick."""
-        if scope == 0:
-            self.state = Due()
+        Parameters
+        ----------
+        change
+            This iteration's change, which `trace` holds already.
+        keys
+            The positions of the group's columns, which are the trace's key columns.
+        """
+        place, now = self.place, self.time.iteration
+        touched = keys_of(place, change, keys) if len(change) else NOTHING
+        due, self.state = take_due(place, self.state, (), now)
+        groups = place.unit(place.plus(touched, due)) if len(due) else touched
+        if not len(groups):
+            return NOTHING
+        earlier = trace.earlier.below(groups.columns, nulls=True)
+        present = trace.present.below(groups.columns, nulls=True)
+        if earlier is not None and len(touched):
+            again = earlier if touched is groups else trace.earlier.below(touched.columns, nulls=True)
+            if again is not None:
+                self._schedule(touched, again, now)
+        names = trace.names
+        out = NOTHING
+        for until, sign in ((now, 1), (now - 1, -1)):
+            history = NOTHING if earlier is None else upto(place, earlier, names, until)
+            current = NOTHING if present is None else upto(place, present, names, until)
+            both = place.plus(history, current)
+            if not len(current):
+                continue  # both terms of this iteration are the same
+            step = place.minus(function(both), function(history))
+            out = place.plus(out, step) if sign > 0 else place.minus(out, step)
+        return out
 
-    def evaluate(self, change: ZSet, trace: TimedTrace) -> ZSet:  # type: ignore[override]  # more inputs
+    def _schedule(self, touched: ZSet, entries: TraceLookup, now: int) -> None:
+        """Schedule these groups at every later iteration at which they have an entry."""
+        place = self.place
+        xp, backend = place.xp, place.backend
+        times = entries.columns[-1].stored
+        (ahead,) = positions(backend, times > now)
+        if not len(ahead):
+            return
+        pairs = backend.kernels.distinct_rows([times[ahead], entries.owner[ahead].astype(np.int64)])
+        starts = backend.kernels.run_starts(pairs[:1])
+        iterations = backend.to_host(pairs[0][starts]).tolist()
+        bounds = [*backend.to_host(starts).tolist(), len(pairs[0])]
+        for iteration, begin, end in zip(iterations, bounds, bounds[1:], strict=False):
+            rows = xp.sort(pairs[1][begin:end])
+            groups = place.taken(touched, rows) if touched.columns else touched
+            scheduled = self.state.get(iteration)
+            self.state[iteration] = groups if scheduled is None else place.unit(place.plus(scheduled, groups))
+
+
+class NestedDistinct(Nested):
+    """The change of the set of rows of positive weight, by tick and iteration. Not linear.
+
+    The trace holds this iteration's change, and its key columns are all columns.
+    """
+
+    def evaluate(self, change: ZSet, trace: TimedTrace) -> ZSet:
+        """Return inserted and deleted rows at this iteration against that of the previous tick."""
+        out = self._change(change, trace, range(len(trace.names)), lambda rows: distinct(self.place, rows))
+        return out if out.columns or len(out) or not change.columns else self.place.taken(change, slice(0))
+
+
+class NestedAggregate(Nested):
+    """The change of an aggregate under nested time. Not linear.
+
+    The trace includes this iteration's change.
+    """
+
+    def __init__(self, keys: Sequence[ColumnName], aggregator: Aggregator) -> None:
+        self.keys, self.aggregator = tuple(keys), aggregator
+
+    def evaluate(self, change: ZSet, trace: TimedTrace) -> ZSet:
         """Return the change of the groups' rows at this iteration against that of the previous tick."""
         if not len(change) and not self.state:
             return NOTHING
-        place = self.place
-        keys = places_of(trace.names, self.keys)
-        out, self.state = nested_change(
-            change, trace, keys, self.state, self.time.iteration,
-            lambda rows: aggregate_rows(place, rows, self.keys, self.aggregator),
+        return self._change(
+            change, trace, places_of(trace.names, self.keys),
+            lambda rows: aggregate_rows(self.place, rows, self.keys, self.aggregator),
         )  # fmt: skip
-        return out
 
     @property
-    def settled(self) -> bool:
-        """True if no group is due later."""
-        return not self.state
+    def label(self) -> str:
+        """A short description of the operator."""
+        return described(self.aggregator, self.keys)

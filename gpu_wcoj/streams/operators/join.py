@@ -12,7 +12,7 @@ from gpu_wcoj.data.column import Column
 from gpu_wcoj.errors import UsageError
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.streams.device_context import NOTHING, Place, is_nothing, places_of
-from gpu_wcoj.streams.operator import Later, Operator, split_by_iteration
+from gpu_wcoj.streams.operator import Operator, Pending, split_by_iteration, take_due
 from gpu_wcoj.streams.trace import ColumnName, Sorting, TimedTrace, Trace
 from gpu_wcoj.zset.zset import ZSet
 
@@ -162,10 +162,7 @@ class Join(Operator):
         return f"join on {self.shape}"
 
 
-# Join of changes with a trace.
-
-
-class JoinTrace(Operator):
+class JoinTrace(Pending):
     """``out(l, r) = change(l) · trace(r)`` for equal keys; null equals nothing. Bilinear.
 
     With a trace that keeps times, in a subcircuit, a pair belongs to the later of both iterations, and waits for it.
@@ -177,43 +174,21 @@ class JoinTrace(Operator):
         Whether the change is on the left of the join.
     """
 
-    state: Later = Later()
-
     def __init__(self, shape: JoinShape, change_is_left: bool = True) -> None:
         self.shape, self.change_is_left = shape, change_is_left
-
-    def clock_start(self, scope: int) -> None:
-        """Clear the pending results at the start of a tick."""
-        if scope == 0:
-            self.state = Later()
 
     def evaluate(self, change: ZSet, trace: Trace | TimedTrace) -> ZSet:
         """Return all pairs of this time."""
         is_timed = isinstance(trace, TimedTrace) and self.scope.depth > 0
         now = self.time.iteration if is_timed else 0
-        out, later = self.state.without(now)
-        for iteration, rows in match_rows(
-            self.place, self.shape, change, trace, self.change_is_left, now if is_timed else None
-        ):
-            if iteration == now:
-                out = self.place.plus(out, rows)
-            else:
-                later = later.with_rows(self.place, iteration, rows)
-        self.state = later
+        results = match_rows(self.place, self.shape, change, trace, self.change_is_left, now if is_timed else None)
+        out, self.state = take_due(self.place, self.state, results, now)
         return out
-
-    @property
-    def settled(self) -> bool:
-        """True if nothing is pending."""
-        return not self.state
 
     @property
     def label(self) -> str:
         """A short description of the operator."""
         return f"join with a trace on {self.shape}"
-
-
-# Semijoin: the rows of one stream that have a match in another.
 
 
 class Semijoin(Operator):
@@ -246,9 +221,6 @@ class Antijoin(Operator):
         without = self.place.xp.ones(len(left), np.bool_)
         without[has_match(self.place, self.shape, left, right)] = False
         return self.place.select_rows(left, without)
-
-
-# Outer joins: left, right and full.
 
 
 Side = Literal["left", "right", "full"]

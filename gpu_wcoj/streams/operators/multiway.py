@@ -27,7 +27,7 @@ from gpu_wcoj.query.check import check
 from gpu_wcoj.query.datalog import parse
 from gpu_wcoj.query.ir import NULL, Constant, Rule, Rules, Variable
 from gpu_wcoj.streams.device_context import Place
-from gpu_wcoj.streams.operator import Later, Operator
+from gpu_wcoj.streams.operator import Operator, Waiting, take_due
 from gpu_wcoj.streams.trace import is_null
 from gpu_wcoj.trace.arrangement import ArrangementKey, PhaseRows
 from gpu_wcoj.trace.spine import Spine
@@ -330,7 +330,7 @@ class _State:
 
     ruled: PlannedRule
     spines: _Spines = field(default_factory=dict)
-    later: Later = field(default_factory=Later)
+    later: Waiting = field(default_factory=dict)
     settled: bool = True
 
 
@@ -372,24 +372,19 @@ class Multiway(Operator):
                 PlannedRule.unplanned(self.rules, self.place, self.incremental and self.scope.depth > 0)
             )
         elif scope == 0:
-            self.state = replace(self.state, later=Later(), settled=True)
+            self.state = replace(self.state, later={}, settled=True)
 
     def evaluate(self, *values: ZSet) -> ZSet:
         """Return the join of these values, or its change."""
         rows_by_name = dict(zip(self.relations, values, strict=True))
         state = self._fitted(rows_by_name)
         now = self.time.iteration if state.ruled.timed else 0
-        out, later = state.later.without(now)
-        if any(len(rows) for rows in values):
+        spines, results, has_change = state.spines, (), any(map(len, values))
+        if has_change:
             spines, results = self._join_change(state, rows_by_name, now)
-            for iteration, rows in results:
-                if iteration == now:
-                    out = self.place.plus(out, rows)
-                else:
-                    later = later.with_rows(self.place, iteration, rows)
-            self.state = _State(state.ruled, spines if self.incremental else {}, later, not self.incremental)
-        else:
-            self.state = replace(state, later=later, settled=True)
+        out, later = take_due(self.place, state.later, results, now)
+        settled = not (has_change and self.incremental)
+        self.state = _State(state.ruled, spines if self.incremental else {}, later, settled)
         return out
 
     def _fitted(self, rows_by_name: Mapping[str, ZSet]) -> _State:
