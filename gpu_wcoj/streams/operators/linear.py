@@ -479,7 +479,7 @@ class Delay(Stateful):
 
     def evaluate(self, rows: ZSet) -> ZSet:
         """Return the previous value."""
-        before = self.state[0]
+        before: ZSet = self.state[0]
         self.state = rows, self.place.equal(before, rows)
         return before
 
@@ -554,7 +554,8 @@ class Feedback(Stateful):
 
     def evaluate(self) -> ZSet:
         """Return the input of the previous time."""
-        return self.state[0]
+        before: ZSet = self.state[0]
+        return before
 
     def latch(self, value: ZSet) -> None:
         """Store the input for the next time."""

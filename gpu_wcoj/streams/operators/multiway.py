@@ -379,7 +379,8 @@ class Multiway(Operator):
         rows_by_name = dict(zip(self.relations, values, strict=True))
         state = self._fitted(rows_by_name)
         now = self.time.iteration if state.ruled.timed else 0
-        spines, results, has_change = state.spines, (), any(map(len, values))
+        spines, has_change = state.spines, any(map(len, values))
+        results: Sequence[tuple[int, ZSet]] = ()
         if has_change:
             spines, results = self._join_change(state, rows_by_name, now)
         out, later = take_due(self.place, state.later, results, now)
