@@ -23,7 +23,7 @@ from gpu_wcoj.errors import SchemaError, TypeMismatchError
 from gpu_wcoj.function_calls import FunctionCalls
 from gpu_wcoj.join.settings import Execution
 from gpu_wcoj.kernels.protocol import Int64Array
-from gpu_wcoj.planner.body import Kinds, Shape, null_columns, resolver
+from gpu_wcoj.planner.body import Encode, Kinds, Shape, null_columns, resolver
 from gpu_wcoj.planner.catalog import Catalog
 from gpu_wcoj.planner.ir import EMPTY_CATALOG, Auxiliary
 from gpu_wcoj.planner.lower import Plan, along_single_paths, lower, plan
@@ -153,7 +153,7 @@ class Compiler:
             if rows.names:
                 kinds = [None if (name, i) in self.untyped else column.type for i, column in enumerate(rows.columns)]
                 self._bind(types, name, kinds, names)
-            nullable[name] = tuple(column.valid is not None for column in rows.columns)
+            nullable[name] = tuple(column.stored_valid is not None for column in rows.columns)
         shapes = self.shapes(present, nullable, types)
         if present is not None and shapes == present.shapes and types.snapshot() == present.types.snapshot():
             return replace(present, types=types)
@@ -226,7 +226,7 @@ class Compiler:
     def _is_covered(self, name: str, rows: Incoming, present: CompiledProgram) -> bool:
         shape = present.shapes[name]
         for column, values in enumerate(rows.columns):
-            if values.valid is not None and not shape.nullable[column]:
+            if values.stored_valid is not None and not shape.nullable[column]:
                 return False
             if rows.names and values.type != present.kinds[name, column]:
                 return False
@@ -307,12 +307,6 @@ class Compiler:
         execution = self.execution()
         if execution.share is not None:
             auxiliaries = None
-
-        def encode(relation: str, column: int, value: object) -> int:
-            return self._encode_constant(
-                types.assumed(relation, column), value, keeps=types.keeps_zero_signs(relation, column)
-            )
-
         kinds = Kinds(
             types.kinds,
             self._encode_constant,
@@ -322,8 +316,8 @@ class Compiler:
             self.calls.bind_groups,
         )
         return plan(
-            self.rules, shapes, encode, self.options.bag, kinds, EMPTY_CATALOG if catalog is None else catalog,
-            self.options.strategy, self.options.order or {}, auxiliaries, execution,
+            self.rules, shapes, self.constant_codes(types), self.options.bag, kinds,
+            EMPTY_CATALOG if catalog is None else catalog, self.options.strategy, self.options.order or {}, auxiliaries, execution,
         )  # fmt: skip
 
     def circuit(self, planned: Plan, execution: Execution) -> Circuit:
@@ -396,6 +390,12 @@ class Compiler:
     def _dictionary(self, kind: DataType) -> Dictionary | None:
         """Return the dictionary of a type's values; None if its codes are the values."""
         return self.dictionaries[0 if kind.dictionary == "string" else 1] if kind.has_dictionary else None
+
+    def constant_codes(self, types: Types) -> Encode:
+        """Return the function from (relation, column, constant) to the code in the column's type."""
+        return lambda relation, column, value: self._encode_constant(
+            types.assumed(relation, column), value, keeps=types.keeps_zero_signs(relation, column)
+        )
 
     def _encode_constant(self, kind: DataType | None, value: object, op: str = "", /, keeps: bool = True) -> int:
         """Return the code of a constant.

@@ -100,8 +100,9 @@ class IncrementalCountDistinct(Operator):
         if not len(pairs):
             return NOTHING
         after_pairs = values.weights_of(pairs) + place.backend.asarray(pairs.stored_weights)
-        groups = grouped(place, distinct_change_of(place, pairs, after_pairs), range(len(self.keys)))
-        out, totals = self.aggregator.change(groups, totals)
+        changed, out = distinct_change_of(place, pairs, after_pairs), NOTHING
+        if len(changed):
+            out, totals = self.aggregator.change(grouped(place, changed, range(len(self.keys))), totals)
         self.state = values.append(pairs), totals
         return out
 

@@ -8,32 +8,32 @@ from functools import cached_property
 
 import numpy as np
 
+from gpu_wcoj.circuit.circuit import Circuit, CircuitState
 from gpu_wcoj.circuit.head import Head
 from gpu_wcoj.circuit.recursion.plan import ranked_query
 from gpu_wcoj.circuit.source import refuse_overflow
 from gpu_wcoj.data.column import Column
-from gpu_wcoj.data.schema import INT64, DataType
-from gpu_wcoj.engine.options import processors
+from gpu_wcoj.data.schema import INT64
+from gpu_wcoj.engine.compile import CompiledProgram, Compiler, stored_columns
+from gpu_wcoj.engine.ingest import Incoming
+from gpu_wcoj.engine.options import ProgramOptions, processors
 from gpu_wcoj.errors import ArityError, UnknownRelationError, UnsupportedError, UsageError
+from gpu_wcoj.function_calls import FunctionCalls
 from gpu_wcoj.join.delta import IncrementalGenericJoin, Piece
-from gpu_wcoj.join.plan import DeltaQuery
 from gpu_wcoj.join.relation import RelationIndex
 from gpu_wcoj.join.settings import Execution
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.planner.body import Shape, normalise
-from gpu_wcoj.planner.lower import delta_query
+from gpu_wcoj.planner.catalog import Catalog
+from gpu_wcoj.planner.lower import Plan, delta_query
 from gpu_wcoj.planner.types import Types, names_of
 from gpu_wcoj.query.check import check
 from gpu_wcoj.query.datalog import parse
 from gpu_wcoj.query.ir import NULL, Constant, Rule, Rules, Variable
-from gpu_wcoj.streams.device_context import Place
+from gpu_wcoj.streams.device_context import Place, is_nothing
 from gpu_wcoj.streams.operator import Operator, Waiting, take_due
-from gpu_wcoj.streams.trace import is_null
-from gpu_wcoj.trace.arrangement import ArrangementKey, PhaseRows
-from gpu_wcoj.trace.spine import Spine
+from gpu_wcoj.trace.arrangement import PhaseRows
 from gpu_wcoj.zset.zset import ZSet
-
-# A rule over streams, planned for the seen types and nulls, with its row conversions.
 
 
 def checked_rule(rule: str | Rule, relations: Sequence[str]) -> Rules:
@@ -81,202 +81,6 @@ def checked_rule(rule: str | Rule, relations: Sequence[str]) -> Rules:
     return rules
 
 
-@dataclass(frozen=True, eq=False)
-class PlannedRule:
-    """A rule planned for known types and nulls.
-
-    Attributes
-    ----------
-    types
-        The known types of columns.
-    shapes
-        Per relation, its stored columns: the data columns, then a null flag for each nullable column.
-    timed
-        Whether rows have their iteration as an additional last column.
-    """
-
-    rules: Rules
-    place: Place
-    timed: bool
-    types: Types
-    shapes: Mapping[str, Shape]
-
-    @staticmethod
-    def unplanned(rules: Rules, place: Place, timed: bool) -> PlannedRule:
-        """Return the rule before any row has been seen."""
-        (rule,) = rules.rules
-        shapes = {atom.relation: Shape(atom.relation, (False,) * len(atom.terms)) for atom in (*rule.atoms, rule.head)}
-        return PlannedRule(rules, place, timed, Types(rules), shapes)
-
-    def planned_for(self, rows_by_name: Mapping[str, ZSet]) -> PlannedRule:
-        """Return the rule planned for these rows too: `self` if nothing changes."""
-        (rule,) = self.rules.rules
-        fits = True
-        for name, rows in rows_by_name.items():
-            if not rows.columns:
-                continue
-            arity = len(self.shapes[name].nullable)
-            if len(rows.columns) != arity:
-                raise ArityError.mismatch(
-                    f"the stream of relation '{name}'",
-                    "has the wrong number of columns",
-                    f"{len(rows.columns)} ({', '.join(rows.names)})",
-                    f"{arity} as in '{rule}'",
-                )
-            for position, column in enumerate(rows.columns):
-                is_same_type = column.type == self.types.type_of(name, position)
-                fits &= is_same_type and (column.stored_valid is None or self.shapes[name].nullable[position])
-        return self if fits else self._planned_for(rows_by_name)
-
-    def _planned_for(self, rows_by_name: Mapping[str, ZSet]) -> PlannedRule:
-        (rule,) = self.rules.rules
-        types = self.types.copy()
-        nullable = {name: list(shape.nullable) for name, shape in self.shapes.items()}
-        for name, rows in rows_by_name.items():
-            if rows.columns:
-                types.bind(name, [column.type for column in rows.columns], rows.names)
-                flags = [column.stored_valid is not None for column in rows.columns]
-                nullable[name] = [a or b for a, b in zip(nullable[name], flags, strict=True)]
-        for position, term in enumerate(rule.head.terms):
-            for atom in rule.atoms:
-                if any(body_term == term and nullable[atom.relation][i] for i, body_term in enumerate(atom.terms)):
-                    nullable[rule.head.relation][position] = True
-        shapes = {
-            name: Shape(
-                name, tuple(flags), tuple(_family(types.type_of(name, position)) for position in range(len(flags)))
-            )
-            for name, flags in nullable.items()
-        }
-        same = shapes == self.shapes and all(
-            types.type_of(name, position) == self.types.type_of(name, position)
-            for name in shapes
-            for position in range(len(nullable[name]))
-        )
-        return self if same else PlannedRule(self.rules, self.place, self.timed, types, shapes)
-
-    @cached_property
-    def query(self) -> DeltaQuery | None:
-        """The plan; None if a comparison of constants is false."""
-        body = normalise(self.rules.rules[0], self.shapes, {}, self._encoded)
-        if body.never:
-            return None
-        query = delta_query(body)
-        if not self.timed:
-            return query
-        return ranked_query(query, {atom.relation: self.shapes[atom.relation].width for atom in body.atoms})
-
-    def _encoded(self, relation: str, column: int, value: object) -> int:
-        """Return the code of a constant of the rule."""
-        kind = self.types.type_of(relation, column)
-        if isinstance(value, int) and not isinstance(value, bool) and (kind is None or kind.family == "integer"):
-            return value
-        kind = kind or DataType("string" if isinstance(value, str) else "double")
-        if kind.dictionary == "string":
-            return self.place.string.encode_one(str(value))
-        from gpu_wcoj.arrow import constant_entry, encode_constant
-
-        if kind.has_dictionary:
-            return self.place.binary.encode_one(constant_entry(value, kind))
-
-        return encode_constant(
-            0.0 if isinstance(value, float) and value == 0.0 else value, kind
-        )  # streams have no -0.0
-
-    @cached_property
-    def indices(self) -> Mapping[str, RelationIndex]:
-        """Per relation, an index with the arrangements of the plan and one with all rows."""
-        keys = self.query.keys if self.query is not None else ()
-        return {
-            name: RelationIndex(
-                name, self.width(name), [key for key in keys if key.relation == name], self.place.backend
-            )
-            for name in {atom.relation: None for atom in self.rules.rules[0].atoms}
-        }
-
-    def width(self, name: str) -> int:
-        """Return the number of stored columns of a relation, including the iteration."""
-        return self.shapes[name].width + self.timed
-
-    def kind(self, name: str, column: int) -> DataType:
-        """Return the type of a column."""
-        return self.types.type_of(name, column) or INT64
-
-    def stored(self, name: str, rows: ZSet, now: int) -> PhaseRows:
-        """Return rows of a stream as sorted stored columns."""
-        place, shape = self.place, self.shapes[name]
-        n_rows = len(rows)
-        if not n_rows:
-            return PhaseRows([place.xp.empty(0, np.int64) for _ in range(self.width(name))], 1)
-        columns = [place.converted(column, self.kind(name, position)) for position, column in enumerate(rows.columns)]
-        stored = [column.stored for column in columns]
-        stored += [is_null(column, place) for position, column in enumerate(columns) if shape.nullable[position]]
-        weights = rows.stored_weights
-        if any(column.stored_valid is not None for column in columns):
-            order = place.backend.kernels.lexsort(stored)
-            stored, weights = [column[order] for column in stored], weights[order]
-        if self.timed:
-            stored.append(place.xp.full(n_rows, now, np.int64))
-        return PhaseRows([place.xp.ascontiguousarray(column) for column in stored], weights)
-
-    def migrate_rows(
-        self, name: str, rows: tuple[list[Int64Array], Int64Array], before: PlannedRule
-    ) -> tuple[list[Int64Array], Int64Array]:
-        """Convert stored rows of another plan to this plan."""
-        place, old, new = self.place, before.shapes[name], self.shapes[name]
-        stored, weights = rows
-        made: list[Int64Array] = []
-        flags: list[Int64Array] = []
-        for position in range(len(new.nullable)):
-            column = Column(
-                before.kind(name, position), stored[position], None, place.dictionary(self.kind(name, position))
-            )
-            is_known = before.types.type_of(name, position) is not None
-            made.append(place.converted(column, self.kind(name, position)).stored if is_known else stored[position])
-            if new.nullable[position]:
-                flag = old.flag(position)
-                flags.append(place.xp.zeros(len(weights), np.int64) if flag is None else stored[flag])
-        made += flags
-        if self.timed:
-            made.append(stored[-1])
-        order = place.backend.kernels.lexsort(made)
-        return [column[order] for column in made], weights[order]
-
-    # Results
-
-    @cached_property
-    def _names(self) -> tuple[str, ...]:
-        return tuple(names_of(self.rules)[self.rules.rules[0].head.relation])
-
-    def results(self, stored: Sequence[Int64Array], weights: Int64Array, now: int) -> list[tuple[int, ZSet]]:
-        """Return consolidated head rows as Z-sets by iteration.
-
-        If timed, their last column is the iteration.
-        """
-        if not len(weights):
-            return []
-        if not self.timed:
-            return [(now, self._result(stored, weights))]
-        times = self.place.backend.to_host(stored[-1])
-        made = []
-        for iteration in np.unique(times).tolist():
-            rows = self.place.backend.asarray(np.flatnonzero(times == iteration))
-            made.append((iteration, self._result([column[rows] for column in stored[:-1]], weights[rows])))
-        return made
-
-    def _result(self, stored: Sequence[Int64Array], weights: Int64Array) -> ZSet:
-        head = self.rules.rules[0].head
-        place, shape = self.place, self.shapes[head.relation]
-        columns = []
-        for position in range(len(head.terms)):
-            flag, kind = shape.flag(position), self.kind(head.relation, position)
-            valid = None if flag is None else stored[flag] == 0
-            if valid is not None and bool(valid.all()):
-                valid = None
-            columns.append(Column(kind, stored[position], valid, place.dictionary(kind)))
-        make = place.made if any(column.stored_valid is not None for column in columns) else place.trusted
-        return make(self._names, columns, weights)
-
-
 @dataclass(eq=False)
 class _TimedHead(Head):
     """The head of a rule whose relations have their iteration as a last column.
@@ -305,11 +109,64 @@ class _TimedHead(Head):
             yield (*row[:n], max(self.now, *row[n:])), weight
 
 
-def _family(kind: DataType | None) -> str:
-    return "" if kind is None else kind.dictionary
+@dataclass(frozen=True, eq=False)
+class _RuleCompiler(Compiler):
+    """The compiler of one rule over streams.
 
+    Attributes
+    ----------
+    timed
+        Whether rows have their iteration as an additional last column.
+    """
 
-_Spines = Mapping[str, Mapping[ArrangementKey, Spine]]
+    timed: bool = False
+
+    @staticmethod
+    def of_rule(rules: Rules, place: Place, timed: bool) -> _RuleCompiler:
+        """Return the compiler; texts are encoded in the dictionaries of the place."""
+        dictionaries = place.string, place.binary
+
+        def ranks(family: str) -> Int64Array:
+            return dictionaries[family != "string"].rank()
+
+        def execution() -> Execution:
+            return Execution(place.backend, True, threads=processors(), host_ranks=ranks)
+
+        options, calls = ProgramOptions(bag=True), FunctionCalls(dictionaries)
+        return _RuleCompiler(rules, rules.arity, options, dictionaries, execution, calls, timed=timed)
+
+    def plan(self, types: Types, shapes: Mapping[str, Shape], *_: object) -> Plan:
+        """Return the plan of the rule; without queries if a comparison of constants is false."""
+        (rule,) = self.rules.rules
+        body = normalise(rule, shapes, {}, self.constant_codes(types))
+        queries = [] if body.never else [delta_query(body)]
+        if self.timed:
+            widths = {atom.relation: shapes[atom.relation].width for atom in rule.atoms}
+            queries = [ranked_query(query, widths) for query in queries]
+        return Plan(shapes, (rule.head.relation,), {rule.head.relation: tuple(queries)}, {}, frozenset())
+
+    def circuit(self, planned: Plan, execution: Execution) -> Circuit:
+        """Return the circuit of the plan, with an empty state."""
+        (rule,), (name,) = self.rules.rules, planned.order
+        keys = [key for query in planned.queries[name] for key in query.keys]
+        sources = {
+            atom.relation: RelationIndex(
+                atom.relation,
+                planned.shapes[atom.relation].width + self.timed,
+                [key for key in keys if key.relation == atom.relation],
+                execution.backend,
+            )
+            for atom in rule.atoms
+        }
+        arrangements = {key: sources[key.relation].arrangements[key] for key in keys}
+        joins = [IncrementalGenericJoin(query, arrangements, execution) for query in planned.queries[name]]
+        kind = _TimedHead if self.timed else Head
+        head = kind(name, planned.shapes[name].width + self.timed, joins, None, None, execution)
+        return Circuit(sources, {name: head}, execution, frozenset())
+
+    def _catalog(self, *_: object) -> Catalog:
+        """Return no statistics: the plan needs none."""
+        return Catalog.from_sizes({})
 
 
 @dataclass(frozen=True, eq=False)
@@ -318,18 +175,18 @@ class _State:
 
     Attributes
     ----------
-    ruled
-        The rule, planned for the seen types and nulls.
-    spines
-        Per relation, the spine of each arrangement; empty if there are no rows.
+    compiled
+        The rule, compiled for the seen types and nulls; None before any.
+    circuit
+        The rows of the relations.
     later
         Pending results of later iterations.
     settled
         Whether no relation changed.
     """
 
-    ruled: PlannedRule
-    spines: _Spines = field(default_factory=dict)
+    compiled: CompiledProgram | None = None
+    circuit: CircuitState | None = None
     later: Waiting = field(default_factory=dict)
     settled: bool = True
 
@@ -355,12 +212,27 @@ class Multiway(Operator):
     def __init__(self, rule: str | Rule, relations: Sequence[str], incremental: bool) -> None:
         self.rules = checked_rule(rule, relations)
         self.relations, self.incremental = tuple(relations), incremental
-        self._head: tuple[PlannedRule, Head] | None = None
 
     @property
     def label(self) -> str:
         """A short description of the operator."""
         return f"multiway {self.rules.rules[0]}"
+
+    @cached_property
+    def _compiler(self) -> _RuleCompiler:
+        return _RuleCompiler.of_rule(self.rules, self.place, self.incremental and self.scope.depth > 0)
+
+    @cached_property
+    def _types(self) -> Types:
+        """The types of columns before any rows."""
+        types = Types(self.rules)
+        types.equate_zeros()  # streams have no -0.0
+        return types
+
+    @cached_property
+    def _names(self) -> tuple[str, ...]:
+        """The names of the result's columns."""
+        return tuple(names_of(self.rules)[self.rules.rules[0].head.relation])
 
     def clock_start(self, scope: int) -> None:
         """Start without rows on the outermost clock.
@@ -368,88 +240,120 @@ class Multiway(Operator):
         At each tick of a subcircuit, clear pending results.
         """
         if scope == self.scope.depth:
-            self.state = _State(
-                PlannedRule.unplanned(self.rules, self.place, self.incremental and self.scope.depth > 0)
-            )
+            self.state = _State()
         elif scope == 0:
             self.state = replace(self.state, later={}, settled=True)
 
     def evaluate(self, *values: ZSet) -> ZSet:
         """Return the join of these values, or its change."""
-        rows_by_name = dict(zip(self.relations, values, strict=True))
-        state = self._fitted(rows_by_name)
-        now = self.time.iteration if state.ruled.timed else 0
-        spines, has_change = state.spines, any(map(len, values))
+        changes = {
+            name: Incoming(rows.names, rows.columns, rows.stored_weights, False)
+            for name, rows in zip(self.relations, values, strict=True)
+            if not is_nothing(rows)
+        }
+        state = self._fitted(changes)
+        now = self.time.iteration if self._compiler.timed else 0
+        circuit, has_change = state.circuit, any(map(len, values))
         results: Sequence[tuple[int, ZSet]] = ()
         if has_change:
-            spines, results = self._join_change(state, rows_by_name, now)
+            circuit, results = self._join_change(state, changes, now)
         out, later = take_due(self.place, state.later, results, now)
         settled = not (has_change and self.incremental)
-        self.state = _State(state.ruled, spines if self.incremental else {}, later, settled)
+        self.state = _State(state.compiled, circuit if self.incremental else state.circuit, later, settled)
         return out
 
-    def _fitted(self, rows_by_name: Mapping[str, ZSet]) -> _State:
-        """Return the state in a plan for the types and nulls of these rows."""
+    def _fitted(self, changes: Mapping[str, Incoming]) -> _State:
+        """Return the state, compiled for the types and nulls of these rows."""
         state = self.state
-        ruled = state.ruled.planned_for(rows_by_name)
-        if ruled is state.ruled:
+        for name, rows in changes.items():
+            if len(rows.columns) != self._compiler.arity[name]:
+                raise ArityError.mismatch(
+                    f"the stream of relation '{name}'",
+                    "has the wrong number of columns",
+                    f"{len(rows.columns)} ({', '.join(rows.names)})",
+                    f"{self._compiler.arity[name]} as in '{self.rules.rules[0]}'",
+                )
+        present, types = state.compiled, self._types
+        if not changes or (present is not None and self._compiler.serves(present, changes)):
             return state
-        spines = {}
-        for name, index in ruled.indices.items():
-            old = state.ruled.indices[name]
-            spines_before = state.spines.get(name)
-            if spines_before:
-                old.commit(spines_before)
-                index.load(*ruled.migrate_rows(name, old.rows(), state.ruled))
-                spines[name] = index.spines()
-        return replace(state, ruled=ruled, spines=spines)
+        if present is not None:
+            assert state.circuit is not None
+            present.circuit.install(state.circuit)
+            types = present.types
+        compiled = self._compiler.compile_for(changes, present, types, {})
+        return replace(state, compiled=compiled, circuit=compiled.circuit.snapshot())
 
     def _join_change(
-        self, state: _State, rows_by_name: Mapping[str, ZSet], now: int
-    ) -> tuple[_Spines, Sequence[tuple[int, ZSet]]]:
+        self, state: _State, changes: Mapping[str, Incoming], now: int
+    ) -> tuple[CircuitState, Sequence[tuple[int, ZSet]]]:
         """Return the relations after the change, and the join's change by iteration."""
-        ruled, place = state.ruled, self.place
-        for name, index in ruled.indices.items():
-            for key, arrangement in index.arrangements.items():
-                arrangement.spine = state.spines[name][key] if name in state.spines else Spine()
-            rows = ruled.stored(name, rows_by_name[name], now)
-            if len(rows):
-                refuse_overflow(name, rows.columns, rows.weight_column(place.xp), index, place.backend)
-            index.receive_delta([rows])
+        compiled = state.compiled
+        assert compiled is not None
+        assert state.circuit is not None
+        circuit = compiled.circuit
+        circuit.install(state.circuit)
         try:
-            results = self._change(ruled, now)
-            spines = {name: index.committed() for name, index in ruled.indices.items()}
+            for name, index in circuit.sources.items():
+                rows = self._stored(compiled, name, changes.get(name), now)
+                if len(rows):
+                    refuse_overflow(name, rows.columns, rows.weight_column(self.place.xp), index, self.place.backend)
+                index.receive_delta([rows])
+            (head,) = circuit.heads.values()
+            assert isinstance(head, Head)
+            if isinstance(head, _TimedHead):
+                head.now = now
+            circuit.execution.begin()
+            head.begin()
+            results = self._results(compiled, *head.derivation_changes(), now)
+            return circuit.prepare(), results
         finally:
-            for index in ruled.indices.values():
-                index.discard()
-        return spines, results
+            circuit.discard()
 
-    def _change(self, ruled: PlannedRule, now: int) -> Sequence[tuple[int, ZSet]]:
-        """Return the change of the join by iteration."""
-        if ruled.query is None:
+    def _stored(self, compiled: CompiledProgram, name: str, rows: Incoming | None, now: int) -> PhaseRows:
+        """Return rows of a stream as sorted stored columns."""
+        place, timed = self.place, self._compiler.timed
+        if rows is None or not len(rows):
+            nothing: Int64Array = place.xp.empty(0, np.int64)
+            return PhaseRows([nothing] * (compiled.shapes[name].width + timed), 1)
+        stored = [place.backend.asarray(column) for column in stored_columns(name, rows, compiled).columns]
+        weights = rows.weights
+        if any(column.stored_valid is not None for column in rows.columns):
+            order = place.backend.kernels.lexsort(stored)
+            stored, weights = [column[order] for column in stored], weights[order]
+        if timed:
+            stored.append(place.xp.full(len(rows), now, np.int64))
+        return PhaseRows(stored, weights)
+
+    def _results(
+        self, compiled: CompiledProgram, stored: Sequence[Int64Array], weights: Int64Array, now: int
+    ) -> list[tuple[int, ZSet]]:
+        """Return consolidated head rows as Z-sets by iteration.
+
+        If timed, their last column is the iteration.
+        """
+        if not len(weights):
             return []
-        if self._head is None or self._head[0] is not ruled:
-            self._head = ruled, self._head_of(ruled)
-        head = self._head[1]
-        if isinstance(head, _TimedHead):
-            head.now = now
-        head.execution.begin()
-        head.begin()
-        return ruled.results(*head.derivation_changes(), now)
+        if not self._compiler.timed:
+            return [(now, self._result(compiled, stored, weights))]
+        times = self.place.backend.to_host(stored[-1])
+        made = []
+        for iteration in np.unique(times).tolist():
+            rows = self.place.backend.asarray(np.flatnonzero(times == iteration))
+            made.append((iteration, self._result(compiled, [column[rows] for column in stored[:-1]], weights[rows])))
+        return made
 
-    def _head_of(self, ruled: PlannedRule) -> Head:
-        place = self.place
-
-        def ranks(family: str) -> Int64Array:
-            return (place.string if family == "string" else place.binary).rank()
-
-        assert ruled.query is not None
-        arrangements = {key: ruled.indices[key.relation].arrangements[key] for key in ruled.query.keys}
-        execution = Execution(place.backend, True, threads=processors(), host_ranks=ranks)
-        join = IncrementalGenericJoin(ruled.query, arrangements, execution)
-        name = ruled.rules.rules[0].head.relation
-        kind = _TimedHead if ruled.timed else Head
-        return kind(name, ruled.shapes[name].width + ruled.timed, [join], None, None, execution)
+    def _result(self, compiled: CompiledProgram, stored: Sequence[Int64Array], weights: Int64Array) -> ZSet:
+        name = self.rules.rules[0].head.relation
+        place, shape = self.place, compiled.shapes[name]
+        columns = []
+        for position in range(len(shape.nullable)):
+            flag, kind = shape.flag(position), compiled.kinds[name, position] or INT64
+            valid = None if flag is None else stored[flag] == 0
+            if valid is not None and bool(valid.all()):
+                valid = None
+            columns.append(Column(kind, stored[position], valid, place.dictionary(kind)))
+        make = place.made if any(column.stored_valid is not None for column in columns) else place.trusted
+        return make(self._names, columns, weights)
 
     @property
     def settled(self) -> bool:
