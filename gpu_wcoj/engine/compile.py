@@ -317,7 +317,8 @@ class Compiler:
         )
         return plan(
             self.rules, shapes, self.constant_codes(types), self.options.bag, kinds,
-            EMPTY_CATALOG if catalog is None else catalog, self.options.strategy, self.options.order or {}, auxiliaries, execution,
+            EMPTY_CATALOG if catalog is None else catalog, self.options.strategy, self.options.order or {},
+            auxiliaries, execution,
         )  # fmt: skip
 
     def circuit(self, planned: Plan, execution: Execution) -> Circuit:

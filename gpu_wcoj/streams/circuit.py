@@ -136,15 +136,21 @@ class Stream:
         self.node.name = name
         return self
 
-    def _then(self, operator: Operator, *others: Stream, keys: int | None = None) -> Stream:
+    def _then(self, operator: Operator, *others: Stream, keys: int | None = None, like: Stream | None = None) -> Stream:
+        """Return the output of a new node; a trace if `like` is one."""
         for stream, takes_traces in ((self, _OF_TRACES), *((stream_read, _WITH_TRACES) for stream_read in others)):
             if stream.is_trace and not isinstance(operator, takes_traces):
                 raise CircuitError(
                     f"'{operator.label}' takes Z-sets, and {stream} is a trace.\n  Use its consolidate()."
                 )
         made = self.scope.add(operator, self, *others)
-        made.keys = keys
-        return made
+        return made if like is None and keys is None else made._typed(keys, like)
+
+    def _typed(self, keys: int | None, like: Stream | None = None) -> Self:
+        self.keys = keys
+        if like is not None:
+            self.sorting, self.timed = like.sorting, like.timed
+        return self
 
     # Linear operators
 
@@ -206,15 +212,11 @@ class Stream:
 
     def inspect(self, function: Callable[[Any], object]) -> Stream:
         """Return the stream itself; the function is called with every value."""
-        made = self._then(Inspect(function), keys=self.keys)
-        made.sorting, made.timed = self.sorting, self.timed
-        return made
+        return self._then(Inspect(function), keys=self.keys, like=self)
 
     def negate(self) -> Stream:
         """Return the stream with negated weights."""
-        made = self._then(Negate(), keys=self.keys)
-        made.sorting, made.timed = self.sorting, self.timed
-        return made
+        return self._then(Negate(), keys=self.keys, like=self)
 
     def plus(self, other: Stream) -> Stream:
         """Return the sum of two streams."""
@@ -237,9 +239,7 @@ class Stream:
         """``z⁻¹``: the previous value of the stream; of a trace, the previous trace."""
         if self.sorting is None:
             return self._then(Delay(), keys=self.keys)
-        made = self._shared(("delay", self.node), lambda: self._then(DelayTrace(self.timed)))
-        made.sorting, made.timed = self.sorting, self.timed
-        return made
+        return self._shared(("delay", self.node), lambda: self._then(DelayTrace(self.timed), like=self))
 
     def differentiate(self) -> Stream:
         """``D``: the changes of the stream."""
@@ -250,9 +250,7 @@ class Stream:
 
         In a subcircuit, over one tick's iterations.
         """
-        made = self.trace(timed=False).consolidate()
-        made.keys = self.keys
-        return made
+        return self.trace(timed=False).consolidate()._typed(self.keys)
 
     # Traces
 
@@ -383,7 +381,7 @@ class Stream:
 
     def incremental_antijoin(self, other: Stream, on: On | None = None) -> Stream:
         """Return the change of the rows that have no match."""
-        return _incremental_antijoin(self, other, self._shape(other, on))
+        return self - _incremental_semijoin(self, other, self._shape(other, on))
 
     def outer_join(self, other: Stream, on: On | None = None, keep: Side = "left") -> Stream:
         """Return the join plus unmatched rows of one side or both, padded with nulls."""
@@ -490,43 +488,23 @@ def _incremental_semijoin(left: Stream, right: Stream, shape: JoinShape) -> Stre
     return _incremental_join(left, keys, JoinShape(shape.left, tuple(range(len(shape.right)))))
 
 
-def _incremental_antijoin(left: Stream, right: Stream, shape: JoinShape) -> Stream:
-    """Return the change of an antijoin."""
-    return left - _incremental_semijoin(left, right, shape)
-
-
 def _outer_join(left: Stream, right: Stream, shape: JoinShape, keep: Side, incremental: bool) -> Stream:
     """Return the join plus unmatched rows of the left, the right or both sides. Not linear."""
-    scope, mirrored = left.scope, JoinShape(shape.right, shape.left)
+    scope = left.scope
     result = _incremental_join(left, right, shape) if incremental else scope.add(Join(shape), left, right)
-    if keep in ("left", "full"):
-        unmatched = (
-            _incremental_antijoin(left, right, shape) if incremental else scope.add(Antijoin(shape), left, right)
-        )
-        result += scope.add(Pad(shape, rows_are_left=True), unmatched, right)
-    if keep in ("right", "full"):
-        unmatched = (
-            _incremental_antijoin(right, left, mirrored) if incremental else scope.add(Antijoin(mirrored), right, left)
-        )
-        result += scope.add(Pad(shape, rows_are_left=False), unmatched, left)
+    for name, rows, other, keyed in (("left", left, right, shape), ("right", right, left, shape.mirrored)):
+        if keep in (name, "full"):
+            if incremental:
+                unmatched = rows - _incremental_semijoin(rows, other, keyed)
+            else:
+                unmatched = scope.add(Antijoin(keyed), rows, other)
+            result += scope.add(Pad(shape, name == "left"), unmatched, other)
     return result
 
 
 @entry_point
 class Scope(OperatorScope):
-    """Nodes that are evaluated together.
-
-    Attributes
-    ----------
-    place
-        The backend and dictionaries.
-    depth
-        0 for a circuit, 1 for a subcircuit.
-    path
-        The local ids from the outermost circuit to this scope.
-    nodes
-        All nodes in insertion order.
-    """
+    """Nodes that are evaluated together; see `OperatorScope`."""
 
     def __init__(self, place: Place, path: tuple[int, ...]) -> None:
         super().__init__(place, path)
@@ -915,9 +893,7 @@ class Subcircuit(Scope):
 
     def hold(self, stream: Stream, name: str = "") -> Stream:
         """Import a stream of the parent circuit, constant over all iterations."""
-        made = self._import(Hold(), stream, name or "hold")
-        made.sorting, made.timed = stream.sorting, stream.timed
-        return made
+        return self._import(Hold(), stream, name or "hold")._typed(stream.keys, stream)
 
     def _import(self, operator: Operator, stream: Stream, name: str) -> Stream:
         if stream.scope is not self.parent:
@@ -940,8 +916,7 @@ class Subcircuit(Scope):
         if stream.scope is not self:
             raise CircuitError(f"{stream} belongs to the wrong circuit: expected a stream of {self.node}.")
         output = self.parent.add(_Output(stream), Stream(self.node), name=name or "output of a subcircuit")
-        output.keys, output.sorting, output.timed = stream.keys, stream.sorting, stream.timed
-        return output
+        return output._typed(stream.keys, stream)
 
     def run(self) -> None:
         """Run all iterations of one tick."""

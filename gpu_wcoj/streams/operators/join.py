@@ -50,6 +50,11 @@ class JoinShape:
     def __str__(self) -> str:
         return ", ".join(f"{left} = {right}" for left, right in zip(self.left, self.right, strict=True))
 
+    @property
+    def mirrored(self) -> JoinShape:
+        """The shape of the join from the right to the left."""
+        return JoinShape(self.right, self.left)
+
     def output(self, left: Sequence[str], right: Sequence[str]) -> tuple[list[str], list[tuple[bool, int]]]:
         """Return the names of the output columns, and for each its side (True: left) and position."""
         keys = places_of(right, self.right, "the right of the join")
