@@ -1060,18 +1060,12 @@ class GroupingHead(GroupsOperator):
 
     def _emit_rows(self, gone: list[Int64Array], come: list[Int64Array]) -> tuple[ChangeCount, list[PhaseRows]]:
         """Pass the change to the head's arrangements and return it."""
-        xp, kernels = self._backend.xp, self._backend.kernels
-        n_gone, n_come = len(gone[0]), len(come[0])
-        if self.execution.weighted:
-            columns = [xp.concatenate(both) for both in zip(gone, come, strict=True)]
-            weights = xp.concatenate([xp.full(n_gone, -1, np.int64), xp.ones(n_come, np.int64)])
-            phases = [PhaseRows(*kernels.consolidate(columns, weights))]
-            count = ChangeCount(None, None, n_come - n_gone)
-        else:
-            phases = [PhaseRows(kernels.distinct_rows(gone), -1), PhaseRows(kernels.distinct_rows(come), 1)]
-            count = ChangeCount(n_come, n_gone, n_come - n_gone)
-        self.relation.receive_delta(phases)
-        return count, phases
+        if not self.execution.weighted:
+            return self._emit_set([PhaseRows(gone, -1), PhaseRows(come, 1)])
+        xp = self._backend.xp
+        columns = [xp.concatenate(both) for both in zip(gone, come, strict=True)]
+        weights = xp.repeat(xp.asarray([-1, 1]), [len(gone[0]), len(come[0])])
+        return self._emit(*self._backend.kernels.consolidate(columns, weights))
 
     def _rows(self, change: GroupChange, results: Int64Array, chosen: Int64Array) -> list[Int64Array]:
         """Return rows of the head: the chosen groups with their results."""

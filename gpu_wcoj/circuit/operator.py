@@ -155,16 +155,17 @@ class GroupsOperator(RelationOperator):
         columns, weights
             The changed rows by stored column, consolidated if weights are kept, and their weights.
         """
-        backend = self._backend
         if self.execution.weighted:
             phases = [PhaseRows(columns, weights)]
             count = ChangeCount(None, None, int(weights.sum()))
-        else:
-            phases = [
-                PhaseRows(backend.kernels.distinct_rows(phase.columns), phase.weights)
-                for phase in as_phases(columns, weights, backend)
-            ]
-            gone, come = map(len, phases)
-            count = ChangeCount(come, gone, come - gone)
+            self.relation.receive_delta(phases)
+            return count, phases
+        return self._emit_set(as_phases(columns, weights, self._backend))
+
+    def _emit_set(self, phases: Sequence[PhaseRows]) -> tuple[ChangeCount, list[PhaseRows]]:
+        """Pass deleted and inserted rows of a set, in any order, to the operator's arrangements."""
+        distinct_rows = self._backend.kernels.distinct_rows
+        phases = [PhaseRows(distinct_rows(phase.columns), phase.weights) for phase in phases]
+        gone, come = map(len, phases)
         self.relation.receive_delta(phases)
-        return count, phases
+        return ChangeCount(come, gone, come - gone), phases

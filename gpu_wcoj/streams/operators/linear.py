@@ -97,9 +97,7 @@ def rows_from(
     place: Place, made: Sequence[Any], given_names: Names | None, function: object
 ) -> tuple[tuple[str, ...], list[Column]]:
     """Return names and columns of the rows that a function returned, at least one."""
-    from gpu_wcoj.arrow import as_table
-
-    names, kinds = as_names(given_names)
+    names, _ = as_names(given_names)
     for row in made:
         if not isinstance(row, tuple):
             raise TypeMismatchError.wrong_type(f"the result of {_described(function)}", row, "a tuple")
@@ -114,13 +112,10 @@ def rows_from(
             f"{_described(function)} returned rows that differ in length: got {made[0]!r} and {different!r}."
         )
     labels = [f"c{i}" for i in range(width)] if names is None else list(names)
-    values = {label: [row[position] for row in made] for position, label in enumerate(labels)}
     if not labels:
         return (), []
-    column_names, columns = as_table(
-        values, _described(function), types=kinds, string=place.string, binary=place.binary
-    )
-    return column_names, _here(place, columns)
+    values = {label: [row[position] for row in made] for position, label in enumerate(labels)}
+    return columns_from(place, values, given_names, len(made), function)
 
 
 def _here(place: Place, columns: Sequence[Column]) -> list[Column]:
