@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from gpu_wcoj.circuit.recursion.relation import iteration_ranges
 from gpu_wcoj.data.column import Column
 from gpu_wcoj.errors import CircuitError
 from gpu_wcoj.kernels.protocol import Int64Array
@@ -300,12 +301,9 @@ def split_by_iteration(
     xp = place.xp
     target = xp.maximum(times, now)
     order = place.backend.kernels.lexsort([target])
-    starts = place.backend.kernels.run_starts([target[order]])
-    bounds = [*place.backend.to_host(starts).tolist(), len(order)]
-    iterations = place.backend.to_host(target[order[starts]]).tolist()
     made = []
-    for iteration, begin, end in zip(iterations, bounds, bounds[1:], strict=False):
+    for iteration, begin, end in iteration_ranges(target[order], place.backend):
         rows = order[begin:end]
         parts = [place.taken_column(column, rows) for column in columns]
-        made.append((int(iteration), place.exact(names, parts, weights[0][rows], weights[1][rows])))
+        made.append((iteration, place.exact(names, parts, weights[0][rows], weights[1][rows])))
     return made

@@ -11,6 +11,7 @@ import numpy as np
 
 from gpu_wcoj.backend import Backend
 from gpu_wcoj.circuit.aggregate import extreme_values, rows_below
+from gpu_wcoj.circuit.operator import as_phases
 from gpu_wcoj.circuit.recursion.plan import Best, DerivationQuery, with_rank, without_rank
 from gpu_wcoj.join.relation import RelationIndex
 from gpu_wcoj.join.settings import Execution
@@ -117,8 +118,7 @@ class LoopChange:
         columns, weights = self.rows.columns(), self.rows.weights
         if weights is None:
             return [PhaseRows([column[:0] for column in columns], -1), PhaseRows(columns, 1)]
-        gone, come = positions(self.rows.backend, weights < 0, weights > 0)
-        return [PhaseRows([column[rows] for column in columns], sign) for rows, sign in ((gone, -1), (come, 1))]
+        return as_phases(columns, weights, self.rows.backend)
 
     @cached_property
     def as_bag(self) -> PhaseRows:
@@ -265,6 +265,18 @@ MAX_UNSORTED = 1 << 20
 """Gathered rows, beyond twice the distinct rows, at which they are consolidated."""
 
 
+def iteration_ranges(iterations: Int64Array, backend: Backend) -> list[tuple[int, int, int]]:
+    """Return each iteration of a sorted column with the begin and end of its rows."""
+    if not len(iterations):
+        return []
+    first, final = numbers(backend, iterations[0], iterations[-1])
+    if first == final:
+        return [(first, 0, len(iterations))]
+    edges = backend.to_host(backend.xp.searchsorted(iterations, backend.xp.arange(first, final + 2))).tolist()
+    ranges = zip(range(first, final + 1), edges, edges[1:], strict=False)
+    return [(iteration, begin, end) for iteration, begin, end in ranges if begin < end]
+
+
 class Buffer:
     """Weighted rows of one relation, each pending at an iteration."""
 
@@ -321,18 +333,8 @@ class Buffer:
             return
         (iterations, *columns), weights = self._consolidated(self._unsorted)
         self._unsorted, self._n_unsorted, self._n_distinct = [], 0, 0
-        n = len(weights)
-        if n == 0:
-            return
-        first, final = numbers(self._backend, iterations[0], iterations[-1])
-        if first == final:
-            self.put_at(first, columns, weights)
-            return
-        xp = self._backend.xp
-        edges = self._backend.to_host(xp.searchsorted(iterations, xp.arange(first, final + 2))).tolist()
-        for iteration, begin, end in zip(range(first, final + 1), edges, edges[1:], strict=False):
-            if begin < end:
-                self.put_at(iteration, [column[begin:end] for column in columns], weights[begin:end])
+        for iteration, begin, end in iteration_ranges(iterations, self._backend):
+            self.put_at(iteration, [column[begin:end] for column in columns], weights[begin:end])
 
     def _consolidated(self, parts: Sequence[Weighted]) -> Weighted:
         if len(parts) == 1:
@@ -459,12 +461,8 @@ def group_by_iteration(
 ) -> list[tuple[int, list[Int64Array]]]:
     """Return the distinct rows by iteration."""
     iterations, *columns = backend.kernels.distinct_rows([iterations, *columns])
-    first, final = numbers(backend, iterations[0], iterations[-1])
-    if first == final:
-        return [(first, list(columns))]
-    edges = backend.to_host(backend.xp.searchsorted(iterations, backend.xp.arange(first, final + 2))).tolist()
-    bounds = zip(range(first, final + 1), edges, edges[1:], strict=False)
-    return [(iteration, [column[begin:end] for column in columns]) for iteration, begin, end in bounds if begin < end]
+    ranges = iteration_ranges(iterations, backend)
+    return [(iteration, [column[begin:end] for column in columns]) for iteration, begin, end in ranges]
 
 
 # History of a relation of a loop that keeps the best value of each group.

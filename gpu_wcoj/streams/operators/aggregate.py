@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from gpu_wcoj.circuit.operator import distinct_change
+from gpu_wcoj.circuit.recursion.relation import iteration_ranges
 from gpu_wcoj.data.schema import DataType
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.streams.aggregators import Aggregator, CountDistinct, TotalsAggregator, first_rows
@@ -265,10 +266,7 @@ class Nested(Pending):
         if not len(ahead):
             return
         pairs = backend.kernels.distinct_rows([times[ahead], entries.owner[ahead].astype(np.int64)])
-        starts = backend.kernels.run_starts(pairs[:1])
-        iterations = backend.to_host(pairs[0][starts]).tolist()
-        bounds = [*backend.to_host(starts).tolist(), len(pairs[0])]
-        for iteration, begin, end in zip(iterations, bounds, bounds[1:], strict=False):
+        for iteration, begin, end in iteration_ranges(pairs[0], backend):
             rows = xp.sort(pairs[1][begin:end])
             groups = place.taken(touched, rows) if touched.columns else touched
             scheduled = self.state.get(iteration)

@@ -11,6 +11,7 @@ import numpy as np
 from gpu_wcoj.circuit.circuit import Circuit, CircuitState
 from gpu_wcoj.circuit.head import Head
 from gpu_wcoj.circuit.recursion.plan import ranked_query
+from gpu_wcoj.circuit.recursion.relation import iteration_ranges
 from gpu_wcoj.circuit.source import refuse_overflow
 from gpu_wcoj.data.column import Column
 from gpu_wcoj.data.schema import INT64
@@ -335,12 +336,12 @@ class Multiway(Operator):
             return []
         if not self._compiler.timed:
             return [(now, self._result(compiled, stored, weights))]
-        times = self.place.backend.to_host(stored[-1])
-        made = []
-        for iteration in np.unique(times).tolist():
-            rows = self.place.backend.asarray(np.flatnonzero(times == iteration))
-            made.append((iteration, self._result(compiled, [column[rows] for column in stored[:-1]], weights[rows])))
-        return made
+        order = self.place.backend.kernels.lexsort([stored[-1]])
+        stored, weights = [column[order] for column in stored], weights[order]
+        return [
+            (iteration, self._result(compiled, [column[begin:end] for column in stored[:-1]], weights[begin:end]))
+            for iteration, begin, end in iteration_ranges(stored[-1], self.place.backend)
+        ]
 
     def _result(self, compiled: CompiledProgram, stored: Sequence[Int64Array], weights: Int64Array) -> ZSet:
         name = self.rules.rules[0].head.relation
