@@ -1064,7 +1064,7 @@ class GroupingHead(GroupsOperator):
             return self._emit_set([PhaseRows(gone, -1), PhaseRows(come, 1)])
         xp = self._backend.xp
         columns = [xp.concatenate(both) for both in zip(gone, come, strict=True)]
-        weights = xp.repeat(xp.asarray([-1, 1]), [len(gone[0]), len(come[0])])
+        weights = xp.concatenate([xp.full(len(gone[0]), -1, np.int64), xp.ones(len(come[0]), np.int64)])
         return self._emit(*self._backend.kernels.consolidate(columns, weights))
 
     def _rows(self, change: GroupChange, results: Int64Array, chosen: Int64Array) -> list[Int64Array]:

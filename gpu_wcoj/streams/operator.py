@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -120,6 +120,10 @@ class Stateful(Operator):
     """
 
     state: tuple[Any, bool]
+
+    def is_same(self, before: Any, after: Any) -> bool:
+        """Return whether two values are equal; they are compared in subcircuits only, which end when all is settled."""
+        return self.scope.depth > 0 and self.place.equal(before, after)
 
     def initial(self) -> Any:
         """Return the value of the state at the start of the clock; no rows by default."""
@@ -279,9 +283,11 @@ Waiting = Mapping[int, ZSet]
 
 
 def take_due(
-    place: Place, waiting: Waiting, results: Iterable[tuple[int, ZSet]], now: int
+    place: Place, waiting: Waiting, results: Sequence[tuple[int, ZSet]], now: int
 ) -> tuple[ZSet, dict[int, ZSet]]:
     """Return the rows that are due now, of those that wait and of new results by iteration, and the rows left."""
+    if not waiting and not results:
+        return NOTHING, {}
     left = dict(waiting)
     for iteration, rows in results:
         if len(rows) or iteration == now:

@@ -281,6 +281,8 @@ class NestedDistinct(Nested):
 
     def evaluate(self, change: ZSet, trace: TimedTrace) -> ZSet:
         """Return inserted and deleted rows at this iteration against that of the previous tick."""
+        if not len(change) and not self.state:
+            return change
         out = self._change(change, trace, range(len(trace.names)), lambda rows: distinct(self.place, rows))
         return out if out.columns or len(out) or not change.columns else self.place.taken(change, slice(0))
 

@@ -475,7 +475,7 @@ class Delay(Stateful):
     def evaluate(self, rows: ZSet) -> ZSet:
         """Return the previous value."""
         before: ZSet = self.state[0]
-        self.state = rows, self.place.equal(before, rows)
+        self.state = rows, self.is_same(before, rows)
         return before
 
 
@@ -554,7 +554,7 @@ class Feedback(Stateful):
 
     def latch(self, value: ZSet) -> None:
         """Store the input for the next time."""
-        self.state = value, self.place.equal(self.state[0], value)
+        self.state = value, self.is_same(self.state[0], value)
 
 
 class Forward(Operator):
