@@ -614,12 +614,7 @@ def _sums_between(batch: IndexedZSet, level: int, begin: Int64Array, end: Int64A
     """Return the sum of the weights of the rows below ranges of nodes of a level."""
     for offsets in batch.offsets[level:]:
         begin, end = offsets[begin], offsets[end]
-    if batch.weights is None:
-        return end - begin
-    before: Int64Array | None = batch.__dict__.get("weights before")
-    if before is None:
-        before = batch.__dict__["weights before"] = batch.backend.kernels.exclusive_sum(batch.weights)
-    return before[end] - before[begin]
+    return end - begin if batch.weights is None else batch.weight_before[end] - batch.weight_before[begin]
 
 
 def _may_wrap(batches: Batches) -> bool:

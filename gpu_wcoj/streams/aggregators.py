@@ -278,14 +278,9 @@ def first_rows(trace: Trace, keys: Sequence[Column], k: int) -> ZSet:
 
 def _leaves(batch: IndexedZSet, levels: Sequence[Int64Array]) -> tuple[Int64Array, Int64Array]:
     """Return the range of leaves of a batch below each prefix; empty if there are none."""
-    node = batch.locate(levels)
-    present = node >= 0
-    xp = batch.backend.xp
-    begin = xp.where(present, node, 0)
-    end = xp.where(present, node + 1, 0)
-    for offsets in batch.offsets[len(levels) - 1 :]:
-        begin, end = offsets[begin], xp.where(present, offsets[end], offsets[begin])
-    return begin, end
+    node, xp = batch.locate(levels), batch.backend.xp
+    begin, end = batch.rows_below(xp.maximum(node, 0), len(levels) - 1)
+    return begin, xp.where(node >= 0, end, begin)
 
 
 def _read(

@@ -267,10 +267,10 @@ class IndexedZSet:
             leaf = offsets[leaf]
         return leaf
 
-    def rows_below(self, node: Int64Array) -> tuple[Int64Array, Int64Array]:
-        """Return the begin and end of the rows below top-level values, given by position."""
+    def rows_below(self, node: Int64Array, level: int = 0) -> tuple[Int64Array, Int64Array]:
+        """Return the begin and end of the rows below values of a level, given by position."""
         begin, end = node, node + 1
-        for offsets in self.offsets:
+        for offsets in self.offsets[level:]:
             begin, end = offsets[begin], offsets[end]
         return begin, end
 

@@ -39,22 +39,19 @@ def _unranked(batch: IndexedZSet) -> IndexedZSet:
     backend = batch.backend
     if batch.n_negative == 0:
         return IndexedZSet(batch.values[:-1], batch.offsets[:-1], None, backend)
-    before, _ = _sums_before(batch)
+    before = batch.weight_before
     sums = before[batch.offsets[-1][1:]] - before[batch.offsets[-1][:-1]]
     columns, _ = batch.as_zset_view(batch.depth - 1)
     (there,) = positions(backend, sums != 0)
     return IndexedZSet.from_sorted([column[there] for column in columns], sums[there], backend)
 
 
-def _sums_before(batch: IndexedZSet) -> tuple[Int64Array, Int64Array]:
-    """Return the prefix sums (length n + 1) of the weights, and of weights times ranks.
-
-    Cached with the batch.
-    """
-    cached: tuple[Int64Array, Int64Array] | None = batch.__dict__.get("sums before")
+def _ranks_before(batch: IndexedZSet) -> Int64Array:
+    """Return the prefix sums (length n + 1) of weights times ranks, cached with the batch."""
+    cached: Int64Array | None = batch.__dict__.get("ranks before")
     if cached is None:
-        weights, sums = batch.weight_column(), batch.backend.kernels.exclusive_sum
-        cached = batch.__dict__["sums before"] = sums(weights), sums(weights * batch.values[-1])
+        weighted = batch.weight_column() * batch.values[-1]
+        cached = batch.__dict__["ranks before"] = batch.backend.kernels.exclusive_sum(weighted)
     return cached
 
 
@@ -84,7 +81,7 @@ def ranks_in(
             weights += present
             ranks += xp.where(present, batch.values[-1][begin], 0)
         else:
-            sums, products = _sums_before(batch)
+            sums, products = batch.weight_before, _ranks_before(batch)
             weights += xp.where(present, sums[end] - sums[begin], 0)
             ranks += xp.where(present, products[end] - products[begin], 0)
     return weights, ranks
