@@ -122,7 +122,10 @@ class Stateful(Operator):
     state: tuple[Any, bool]
 
     def is_same(self, before: Any, after: Any) -> bool:
-        """Return whether two values are equal; they are compared in subcircuits only, which end when all is settled."""
+        """Return whether two values are equal.
+
+        They are compared in subcircuits only, which end when all operators are settled.
+        """
         return self.scope.depth > 0 and self.place.equal(before, after)
 
     def initial(self) -> Any:
@@ -141,7 +144,7 @@ class Stateful(Operator):
 
 
 class Pending(Operator):
-    """An operator with results or groups pending at later iterations, which is settled without any."""
+    """An operator with results or groups that wait for later iterations, by iteration."""
 
     state: Any = {}  # noqa: RUF012  # it is replaced, never modified
 
@@ -285,7 +288,7 @@ Waiting = Mapping[int, ZSet]
 def take_due(
     place: Place, waiting: Waiting, results: Sequence[tuple[int, ZSet]], now: int
 ) -> tuple[ZSet, dict[int, ZSet]]:
-    """Return the rows that are due now, of those that wait and of new results by iteration, and the rows left."""
+    """Return the rows that are due now and those left, of rows that wait and new results."""
     if not waiting and not results:
         return NOTHING, {}
     left = dict(waiting)
