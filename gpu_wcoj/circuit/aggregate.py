@@ -467,6 +467,16 @@ def rows_below(
     return owner, columns_below, weights
 
 
+def rows_of_groups(
+    batches: Batches, groups: Sequence[Int64Array], depth: int, backend: Backend
+) -> tuple[Int64Array, list[Int64Array], Int64Array]:
+    """Return the rows of groups as `rows_below` does, with all `depth` columns, those of the groups first."""
+    owner, below, weights = rows_below([batch for batch in batches if len(batch)], groups, backend)
+    if not len(owner):
+        return owner, [owner] * depth, weights
+    return owner, [*(column[owner] for column in groups), *below], weights
+
+
 def are_present(batches: Batches, columns: Sequence[Int64Array], backend: Backend) -> BoolArray:
     """Return a mask of the paths (group and value) that have a row of positive weight.
 

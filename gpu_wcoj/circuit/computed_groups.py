@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gpu_wcoj.circuit.aggregate import changed_rows, refuse_negative_weights, rows_below
+from gpu_wcoj.circuit.aggregate import changed_rows, refuse_negative_weights, rows_of_groups
 from gpu_wcoj.circuit.operator import ChangeCount, GroupsOperator, PieceSink
 from gpu_wcoj.function_calls import BoundGroups, GroupRows
 from gpu_wcoj.join.relation import RelationIndex
@@ -109,21 +109,17 @@ class ComputedGroupsHead(GroupsOperator):
 
     def _rows_before(self, groups: Sequence[Int64Array]) -> tuple[list[Int64Array], Int64Array]:
         """Return the head's rows of groups before the tick, by stored column."""
-        state = [batch for batch in self.relation.accumulated() if len(batch)]
-        owner, below, weights = rows_below(state, groups, self._backend)
-        if not len(owner):
-            return self._no_rows(), weights
-        placed = dict(zip(self.plan.head, (*(column[owner] for column in groups), *below), strict=True))
+        _, levels, weights = rows_of_groups(self.relation.accumulated(), groups, self.width, self._backend)
+        placed = dict(zip(self.plan.head, levels, strict=True))
         return [placed[column] for column in range(self.width)], weights
 
     def _rows_after(self, groups: Sequence[Int64Array]) -> tuple[list[Int64Array], Int64Array]:
         """Return the head's rows of groups after the tick, by stored column."""
         plan, backend = self.plan, self._backend
-        state = [batch for batch in self.source.after(len(self.execution.phases) - 1) if len(batch)]
-        owner, below, weights = rows_below(state, groups, backend)
+        state = self.source.after(len(self.execution.phases) - 1)
+        owner, levels, weights = rows_of_groups(state, groups, len(self.source.key.order), backend)
         if not len(owner):
             return self._no_rows(), weights
-        levels = [*(column[owner] for column in groups), *below]
         refuse_negative_weights("computing groups", self.name, self.source.key, levels, weights, backend)
         host = [backend.to_host(level) for level in levels]
         codes = [host[column.level] for column in plan.columns]

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from gpu_wcoj.backend import Backend
-from gpu_wcoj.circuit.aggregate import Batches, changed_rows, group_weights, refuse_negative_weights, rows_below
+from gpu_wcoj.circuit.aggregate import Batches, changed_rows, group_weights, refuse_negative_weights, rows_of_groups
 from gpu_wcoj.circuit.operator import ChangeCount, GroupsOperator, PieceSink
 from gpu_wcoj.join.prefixes import weights_of_rows
 from gpu_wcoj.join.relation import RelationIndex
@@ -143,7 +143,7 @@ class FirstRowsHead(GroupsOperator):
         groups, n = [column[starts] for column in columns[: plan.n_group]], len(starts)
         lengths = xp.diff(xp.concatenate([starts, xp.full(1, len(delta), np.int64)]))
         changed = xp.repeat(xp.arange(n), lengths)
-        before = self._sorted(*self._below(self.derivations.accumulated(), groups))
+        before = self._below(self.derivations.accumulated(), groups)
         # The candidates: rows of the windows, and changed rows.
         owner = xp.concatenate([before.owner, changed])
         both = [xp.concatenate(pair) for pair in zip(before.columns, columns, strict=True)]
@@ -170,7 +170,7 @@ class FirstRowsHead(GroupsOperator):
         (short,) = positions(backend, is_short)
         if len(short):
             (rows,) = positions(backend, ~is_short[after.owner])
-            again = self._sorted(*self._below(state, [column[short] for column in groups]))
+            again = self._below(state, [column[short] for column in groups])
             again = self._cut(again, plan.reserve)
             after = _appended(after.selected(rows), _Rows(short[again.owner], again.columns, again.weights), xp)
             order = self._order(after.owner, after.columns)
@@ -178,15 +178,9 @@ class FirstRowsHead(GroupsOperator):
         self.derivations.receive_delta([PhaseRows(*self._difference(before, after))])
         return self._emit(*self._difference(self._clip(before), self._clip(after)))
 
-    def _below(self, batches: Batches, groups: Sequence[Int64Array]) -> tuple[Int64Array, list[Int64Array], Int64Array]:
-        """Return owner, all columns and weights of the rows of groups."""
-        owner, below, weights = rows_below([batch for batch in batches if len(batch)], groups, self._backend)
-        if not len(owner):
-            nothing = self._backend.xp.empty(0, np.int64)
-            return owner, [nothing] * len(self.plan.head), weights
-        return owner, [*(column[owner] for column in groups), *below], weights
-
-    def _sorted(self, owner: Int64Array, columns: Sequence[Int64Array], weights: Int64Array) -> _Rows:
+    def _below(self, batches: Batches, groups: Sequence[Int64Array]) -> _Rows:
+        """Return the sorted rows of groups."""
+        owner, columns, weights = rows_of_groups(batches, groups, len(self.plan.head), self._backend)
         return _Rows(owner, columns, weights).selected(self._order(owner, columns))
 
     def _order(self, owner: Int64Array, columns: Sequence[Int64Array]) -> Int64Array:

@@ -71,48 +71,6 @@ def distinct_change_of(place: Place, change: ZSet, after: Int64Array) -> ZSet:
     return turned if len(rows) == len(change) else place.taken(turned, rows)
 
 
-class IncrementalCountDistinct(Operator):
-    """The change of the number of distinct values per group: distinct, then count. Not linear.
-
-    O(rows of the change), times a logarithm.
-    """
-
-    state: tuple[Trace, Trace]
-    """How often each value occurs in each group, and the totals of groups by word."""
-
-    def __init__(self, keys: tuple[ColumnName, ...], aggregator: CountDistinct) -> None:
-        self.keys, self.aggregator = keys, aggregator
-
-    def clock_start(self, scope: int) -> None:
-        """Reset to no rows at the start of the operator's clock."""
-        if scope == 0:
-            self.state = (
-                Trace(self.place, Sorting(None)),
-                Trace(self.place, Sorting(tuple(range(len(self.keys))))),
-            )
-
-    def evaluate(self, change: ZSet, after: Trace) -> ZSet:
-        """Return the change of the counts."""
-        if not len(change):
-            return NOTHING
-        place, (values, totals) = self.place, self.state
-        refuse_negative(place, change, after.weights_of(change), "aggregate")
-        pairs = self.aggregator.pairs(place, change, places_of(change.names, self.keys))
-        if not len(pairs):
-            return NOTHING
-        after_pairs = values.weights_of(pairs) + place.backend.asarray(pairs.stored_weights)
-        changed, out = distinct_change_of(place, pairs, after_pairs), NOTHING
-        if len(changed):
-            out, totals = self.aggregator.change(grouped(place, changed, range(len(self.keys))), totals)
-        self.state = values.append(pairs), totals
-        return out
-
-    @property
-    def label(self) -> str:
-        """A short description of the operator."""
-        return described(self.aggregator, self.keys)
-
-
 def aggregate_rows(place: Place, rows: ZSet, keys: Sequence[ColumnName], aggregator: Aggregator) -> ZSet:
     """Return the aggregator's rows for all groups of rows that agree in the key columns.
 
@@ -125,11 +83,6 @@ def aggregate_rows(place: Place, rows: ZSet, keys: Sequence[ColumnName], aggrega
         return NOTHING
     refuse_negative(place, rows, rows.stored_weights, "aggregate")
     return aggregator.of(grouped(place, rows, places_of(rows.names, keys)))
-
-
-def described(aggregator: Aggregator, keys: Sequence[ColumnName]) -> str:
-    """Return an aggregate as a text."""
-    return f"{type(aggregator).__name__} by {', '.join(map(str, keys)) or 'nothing'}"
 
 
 class Aggregate(Operator):
@@ -145,7 +98,43 @@ class Aggregate(Operator):
     @property
     def label(self) -> str:
         """A short description of the operator."""
-        return described(self.aggregator, self.keys)
+        return f"{type(self.aggregator).__name__} by {', '.join(map(str, self.keys)) or 'nothing'}"
+
+
+class IncrementalCountDistinct(Aggregate):
+    """The change of the number of distinct values per group: distinct, then count. Not linear.
+
+    O(rows of the change), times a logarithm.
+    """
+
+    state: tuple[Trace, Trace]
+    """How often each value occurs in each group, and the totals of groups by word."""
+
+    aggregator: CountDistinct
+
+    def clock_start(self, scope: int) -> None:
+        """Reset to no rows at the start of the operator's clock."""
+        if scope == 0:
+            self.state = (
+                Trace(self.place, Sorting(None)),
+                Trace(self.place, Sorting(tuple(range(len(self.keys))))),
+            )
+
+    def evaluate(self, change: ZSet, after: Trace) -> ZSet:  # type: ignore[override]  # more inputs
+        """Return the change of the counts."""
+        if not len(change):
+            return NOTHING
+        place, (values, totals) = self.place, self.state
+        refuse_negative(place, change, after.weights_of(change), "aggregate")
+        pairs = self.aggregator.pairs(place, change, places_of(change.names, self.keys))
+        if not len(pairs):
+            return NOTHING
+        after_pairs = values.weights_of(pairs) + place.backend.asarray(pairs.stored_weights)
+        changed, out = distinct_change_of(place, pairs, after_pairs), NOTHING
+        if len(changed):
+            out, totals = self.aggregator.change(grouped(place, changed, range(len(self.keys))), totals)
+        self.state = values.append(pairs), totals
+        return out
 
 
 class IncrementalAggregate(Aggregate):
@@ -287,16 +276,13 @@ class NestedDistinct(Nested):
         return out if out.columns or len(out) or not change.columns else self.place.taken(change, slice(0))
 
 
-class NestedAggregate(Nested):
+class NestedAggregate(Nested, Aggregate):
     """The change of an aggregate under nested time. Not linear.
 
     The trace includes this iteration's change.
     """
 
-    def __init__(self, keys: Sequence[ColumnName], aggregator: Aggregator) -> None:
-        self.keys, self.aggregator = tuple(keys), aggregator
-
-    def evaluate(self, change: ZSet, trace: TimedTrace) -> ZSet:
+    def evaluate(self, change: ZSet, trace: TimedTrace) -> ZSet:  # type: ignore[override]  # more inputs
         """Return the change of the groups' rows at this iteration against that of the previous tick."""
         if not len(change) and not self.state:
             return NOTHING
@@ -304,8 +290,3 @@ class NestedAggregate(Nested):
             change, trace, places_of(trace.names, self.keys),
             lambda rows: aggregate_rows(self.place, rows, self.keys, self.aggregator),
         )  # fmt: skip
-
-    @property
-    def label(self) -> str:
-        """A short description of the operator."""
-        return described(self.aggregator, self.keys)

@@ -213,11 +213,8 @@ class Semijoin(Operator):
 # Antijoin: the rows of one stream that have no match in another.
 
 
-class Antijoin(Operator):
+class Antijoin(Semijoin):
     """``out = left - semijoin(left, right)``; a null key has no match. Linear in the left only."""
-
-    def __init__(self, shape: JoinShape) -> None:
-        self.shape = shape
 
     def evaluate(self, left: ZSet, right: ZSet) -> ZSet:
         """Return the rows that have no match."""
