@@ -129,13 +129,13 @@ def test_rows_behind_the_window_are_not_read(monkeypatch):
     program = program_of(10)
     program.step({"r": [(n,) for n in range(10_000)]})
     read = []
-    rows_below = first_rows.rows_below
+    rows_of_groups = first_rows.rows_of_groups
 
     def counted(batches, *rest):
         read.append(sum(map(len, batches)))
-        return rows_below(batches, *rest)
+        return rows_of_groups(batches, *rest)
 
-    monkeypatch.setattr(first_rows, "rows_below", counted)
+    monkeypatch.setattr(first_rows, "rows_of_groups", counted)
     assert program.step({"r": [((5_000,), -1), ((20_000,), 1)]})["t"].rows() == []
     assert program.step({"r": [((0,), -1), ((2,), -1)]})["t"].rows() == [
         ((0,), -1), ((2,), -1), ((10,), 1), ((11,), 1),
