@@ -470,7 +470,7 @@ def rows_below(
 def rows_of_groups(
     batches: Batches, groups: Sequence[Int64Array], depth: int, backend: Backend
 ) -> tuple[Int64Array, list[Int64Array], Int64Array]:
-    """Return the rows of groups as `rows_below` does, with all `depth` columns, those of the groups first."""
+    """Return the rows of groups: owner, all `depth` columns, and weights; see `rows_below`."""
     owner, below, weights = rows_below([batch for batch in batches if len(batch)], groups, backend)
     if not len(owner):
         return owner, [owner] * depth, weights

@@ -18,11 +18,11 @@ from gpu_wcoj.errors import AggregateOverflowError, TypeMismatchError, Unsupport
 from gpu_wcoj.kernels.protocol import IndexArray, Int64Array
 from gpu_wcoj.streams.device_context import NOTHING, Place, place_of, places_of
 from gpu_wcoj.streams.operators.linear import Names, columns_from, input_arrays, rows_from
-from gpu_wcoj.streams.trace import Groups, Trace, grouped, is_null
+from gpu_wcoj.streams.trace import Groups, Trace, grouped
 from gpu_wcoj.trace.arrangement import ArrangementKey
 from gpu_wcoj.zset.arrays import BoolArray, positions
 from gpu_wcoj.zset.index import IndexedZSet
-from gpu_wcoj.zset.zset import ZSet
+from gpu_wcoj.zset.zset import ZSet, sort_keys
 
 ColumnName = str | int
 """A column by name or position."""
@@ -350,19 +350,6 @@ def _levels_at(batch: IndexedZSet, leaf: Int64Array, n_prefix: int) -> list[Int6
 # The order of values inside groups: numbers, dates and texts by value, nulls last.
 
 
-def order_keys(place: Place, column: Column, descending: bool = False) -> list[Int64Array]:
-    """Return sort keys that order rows by the column's values, nulls last."""
-    codes = column.stored
-    if column.dictionary is not None and len(column):
-        ranks = place.backend.asarray(column.dictionary.rank())
-        codes = ranks[codes] if len(ranks) else codes
-    if descending:
-        codes = ~codes
-    if column.stored_valid is None:
-        return [codes]
-    return [is_null(column, place), place.xp.where(column.stored_valid, codes, 0)]
-
-
 def in_order(groups: Groups, by: Sequence[tuple[int, bool]], total: bool = True) -> IndexArray:
     """Return the rows of each group in the order of these columns, True for a descending column.
 
@@ -390,7 +377,7 @@ def in_order(groups: Groups, by: Sequence[tuple[int, bool]], total: bool = True)
         ]
     keys = [groups.group_of_rows]
     for column, descending in listed:
-        keys += order_keys(place, columns[column], descending)
+        keys += sort_keys(columns[column], descending, backend=place.backend)
     return place.backend.kernels.lexsort([place.xp.ascontiguousarray(key) for key in keys])
 
 

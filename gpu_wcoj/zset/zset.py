@@ -571,16 +571,30 @@ def sort_order(keys: Sequence[tuple[Column, bool, bool]], n_rows: int) -> Int64A
     keys
         Per key a column, whether it descends, and whether its nulls come first.
     """
-    arrays: list[Int64Array] = []
-    for column, is_descending, nulls_first in keys:
-        codes = column.codes
-        if column.dictionary is not None and len(column.dictionary):  # which is empty if there are only nulls
-            codes = column.dictionary.rank()[codes]
-        if column.valid is not None:
-            arrays.append((column.valid if nulls_first else ~column.valid).astype(np.int64))
-            codes = np.where(column.valid, codes, 0)
-        arrays.append(~codes if is_descending else codes)
+    arrays = [
+        key
+        for column, is_descending, nulls_first in keys
+        for key in sort_keys(to_host(column), is_descending, nulls_first)
+    ]
     return np.lexsort(arrays[::-1]) if arrays else np.arange(n_rows)
+
+
+def sort_keys(
+    column: Column, is_descending: bool = False, nulls_first: bool = False, backend: Backend | None = None
+) -> list[Int64Array]:
+    """Return the arrays that sort rows by the column's values.
+
+    A column of a device needs its backend.
+    """
+    codes, xp = column.stored, np if backend is None else backend.xp
+    if column.dictionary is not None and len(column.dictionary):  # which is empty if there are only nulls
+        ranks = column.dictionary.rank()
+        codes = (ranks if backend is None else backend.asarray(ranks))[codes]
+    valid = column.stored_valid
+    if valid is not None:
+        codes = xp.where(valid, codes, 0)
+    nulls = [] if valid is None else [(valid if nulls_first else ~valid).astype(np.int64)]
+    return [*nulls, ~codes if is_descending else codes]
 
 
 def python_values(column: Column) -> list[Any]:
