@@ -1066,7 +1066,7 @@ class GroupingHead(GroupsOperator):
     def _emit_rows(self, gone: list[Int64Array], come: list[Int64Array]) -> tuple[ChangeCount, list[PhaseRows]]:
         """Pass the change to the head's arrangements and return it."""
         if not self.execution.weighted:
-            return self._emit_set([PhaseRows(gone, -1), PhaseRows(come, 1)])
+            return self._emit_set(gone, come)
         xp = self._backend.xp
         columns = [xp.concatenate(both) for both in zip(gone, come, strict=True)]
         weights = xp.concatenate([xp.full(len(gone[0]), -1, np.int64), xp.ones(len(come[0]), np.int64)])

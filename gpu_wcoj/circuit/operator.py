@@ -160,12 +160,12 @@ class GroupsOperator(RelationOperator):
             count = ChangeCount(None, None, int(weights.sum()))
             self.relation.receive_delta(phases)
             return count, phases
-        return self._emit_set(as_phases(columns, weights, self._backend))
+        return self._emit_set(*(phase.columns for phase in as_phases(columns, weights, self._backend)))
 
-    def _emit_set(self, phases: Sequence[PhaseRows]) -> tuple[ChangeCount, list[PhaseRows]]:
+    def _emit_set(self, gone: Sequence[Int64Array], come: Sequence[Int64Array]) -> tuple[ChangeCount, list[PhaseRows]]:
         """Pass deleted and inserted rows of a set, in any order, to the operator's arrangements."""
         distinct_rows = self._backend.kernels.distinct_rows
-        phases = [PhaseRows(distinct_rows(phase.columns), phase.weights) for phase in phases]
-        gone, come = map(len, phases)
+        phases = [PhaseRows(distinct_rows(gone), -1), PhaseRows(distinct_rows(come), 1)]
+        n_gone, n_come = map(len, phases)
         self.relation.receive_delta(phases)
-        return ChangeCount(come, gone, come - gone), phases
+        return ChangeCount(n_come, n_gone, n_come - n_gone), phases
