@@ -879,7 +879,6 @@ class CommonPrefixes:
     room: int = MAX_BUFFERED_NUMBERS
     is_used: bool = False
     _shared: dict[CommonPrefix, SharedPrefix] = field(default_factory=dict)
-    _users: dict[tuple[object, ...], PrefixUser] = field(default_factory=dict)
     _collect: frozenset[str] | None = None
 
     def users(self, head: str, join: IncrementalGenericJoin) -> dict[int, PrefixUser]:
@@ -887,14 +886,12 @@ class CommonPrefixes:
         users = {}
         for path_index, continuation in enumerate(join.query.continuations):
             if continuation is not None:
-                key = join.query.paths, join.query.shared_variables or join, path_index
-                if key not in self._users:
-                    self._users[key] = self._add_user(continuation, join, path_index)
-                users[path_index] = self._users[key]
-                users[path_index].heads.append(head)
+                users[path_index] = self._add_user(continuation, join, path_index, head)
         return users
 
-    def _add_user(self, continuation: Continuation, join: IncrementalGenericJoin, path_index: int) -> PrefixUser:
+    def _add_user(
+        self, continuation: Continuation, join: IncrementalGenericJoin, path_index: int, head: str = ""
+    ) -> PrefixUser:
         shared = self._shared.get(continuation.beginning)
         if shared is None:
             path = continuation.beginning.path
@@ -907,7 +904,7 @@ class CommonPrefixes:
                 shared.above = self._add_user(continuation.beginning.continuation, prefix_join, 0)
                 shared.above.below = shared
                 prefix_join.prefix_users = {0: shared.above}
-        user = PrefixUser(shared, continuation, join, path_index)
+        user = PrefixUser(shared, continuation, join, path_index, head)
         shared.users.append(user)
         return user
 
@@ -941,8 +938,8 @@ class PrefixUser:
     ----------
     join, path_index
         The join and the index of the path in it.
-    heads
-        The heads whose rows it derives.
+    head
+        The head whose rows it derives, unless it enumerates a common prefix.
     below
         The common prefix that this path enumerates, if it does.
     """
@@ -951,7 +948,7 @@ class PrefixUser:
     continuation: Continuation
     join: IncrementalGenericJoin
     path_index: int
-    heads: list[str] = field(default_factory=list)
+    head: str = ""
     below: SharedPrefix | None = None
 
     def is_worth_it(self, phase: int) -> bool:
@@ -965,7 +962,7 @@ class PrefixUser:
             return False
         if self.below is not None:
             return any(user.will_read(phase) for user in self.below.users)
-        return any(self.shared.circuit.will_read(head, self.continuation.counts) for head in self.heads)
+        return self.shared.circuit.will_read(self.head, self.continuation.counts)
 
     def rows(self, phase: int, join: PathRunner) -> Iterator[Seeds] | None:
         """Return the rows to continue from, by this path's variable names.
@@ -1273,9 +1270,7 @@ class SymmetricCount:
         return use._replace(key=key)
 
     def _partial_join(self, paths: dict[int, DeltaPath]) -> _PartialJoin:
-        query = replace(
-            self.join.query, paths=tuple(paths.values()), shared_variables=(), continuations=(), symmetry=None
-        )
+        query = replace(self.join.query, paths=tuple(paths.values()), continuations=(), symmetry=None)
         arrangements = {**self.join.arrangements, **self._changes}
         return _PartialJoin(IncrementalGenericJoin(query, arrangements, self.join.execution), tuple(paths))
 
@@ -1398,99 +1393,3 @@ def _number_values(values: dict[_Key, Hashable]) -> dict[_Key, int]:
     """Replace equal values by equal integers."""
     numbers: dict[Hashable, int] = {}
     return {name: numbers.setdefault(value, len(numbers)) for name, value in values.items()}
-
-
-# Joins that several rules share: one rule enumerates the join in a tick, others reuse it.
-#
-# The first rule that is evaluated enumerates the join with all variables that any of the rules keeps; the others take
-# their columns from the same pieces, which are dropped after the last one. Rules that only count take no part.
-
-
-@dataclass(eq=False)
-class CommonJoin:
-    """A join that several rules share.
-
-    Attributes
-    ----------
-    members
-        The rules' joins, in the order of evaluation.
-    waiting
-        Per phase of this tick, the number of members that have yet to read its pieces.
-    """
-
-    members: list[SharedJoin] = field(default_factory=list)
-    waiting: dict[int, int] = field(default_factory=dict)
-    _pieces: dict[int, tuple[list[Piece], int]] = field(default_factory=dict)
-
-    def begin(self) -> None:
-        """Start a tick; the members' `is_requested` are set."""
-        asking = sum(member.is_requested for member in self.members)
-        self.waiting = {} if asking < 2 else dict.fromkeys(range(len(self.members[0].execution.phases)), asking)
-        self.forget()
-
-    def forget(self) -> None:
-        """Drop the pieces that were not read, after a tick or a failure."""
-        self._pieces = {}
-
-    def pieces(self, member: SharedJoin, phase: int) -> list[Piece]:
-        """Return the pieces of a phase, with the columns `DeltaQuery.shared_variables`."""
-        entry = self._pieces.pop(phase, None) or member.enumerate_pieces(phase)
-        self.waiting[phase] -= 1
-        if self.waiting[phase]:
-            self._pieces[phase] = entry
-        pieces, bound = entry
-        member.weight_bound = max(member.weight_bound, bound)
-        return pieces
-
-
-@dataclass(eq=False)
-class SharedJoin(IncrementalGenericJoin):
-    """The join of a rule that shares it with other rules.
-
-    Attributes
-    ----------
-    common
-        The shared join.
-    is_requested
-        Whether this tick's rows are certain to be enumerated.
-    """
-
-    common: CommonJoin = field(default_factory=CommonJoin)
-    is_requested: bool = False
-
-    def __post_init__(self) -> None:
-        self.common.members.append(self)
-
-    def join(self, phase: int, paths: Iterable[int] | None = None) -> Iterator[Piece]:
-        """Yield pieces as `IncrementalGenericJoin.join` does, reusing another rule's pieces."""
-        if paths is not None or not self.is_requested or not self.common.waiting.get(phase):
-            yield from super().join(phase, paths)
-            return
-        xp = self.execution.backend.xp
-        place = {name: column for column, name in enumerate(self.query.shared_variables)}
-        for piece in self.common.pieces(self, phase):
-            columns = [
-                piece.columns[place[term]] if isinstance(term, str) else xp.full(len(piece), term, "int64")
-                for term in self.query.head
-            ]
-            yield replace(piece, columns=columns)
-
-    def enumerate_pieces(self, phase: int) -> tuple[list[Piece], int]:
-        """Return the pieces of a phase and a bound of their weights.
-
-        The pieces have all variables that any of the rules keeps.
-        """
-        join = self._full_join
-        join.finished, join.failed, join.meters = self.finished, self.failed, self.meters
-        join.prefix_users = self.prefix_users
-        join.seeds = join.weight_bound = 0
-        pieces = list(join.join(phase))
-        self.seeds += join.seeds
-        return pieces, join.weight_bound
-
-    @cached_property
-    def _full_join(self) -> IncrementalGenericJoin:
-        """The join with all variables that any of the rules keeps."""
-        return IncrementalGenericJoin(
-            replace(self.query, head=self.query.shared_variables), self.arrangements, self.execution
-        )

@@ -311,8 +311,6 @@ class RuleDraft:
             lines += [] if way is None else _shown_begun(way)
         if self.query is not None:
             lines.append(f"  keeps {', '.join(map(str, self.query.head))}")
-            if self.query.shared_variables:
-                lines.append(f"  joined with others, which keep {', '.join(self.query.shared_variables)}")
             lines += [] if self.query.symmetry is None else [f"  {_shown_symmetry(self.query.symmetry)}"]
         return "\n".join(lines)
 

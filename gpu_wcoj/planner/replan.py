@@ -302,10 +302,10 @@ def rename_path(path: DeltaPath, target_paths: Iterable[DeltaPath]) -> DeltaPath
 
     Examples
     --------
-    >>> from gpu_wcoj.planner.passes import PASSES, share_joins
+    >>> from gpu_wcoj.planner.passes import PASSES, share_prefixes
     >>> from tests.planner.examples import draft_program
     >>> text = "h(a, c) :- r(a, b), s(b, c), a < c. h(x, z) :- r(x, y), s(y, z), x < z."
-    >>> one, other = (rule.paths for rule in draft_program(text, PASSES[: PASSES.index(share_joins)]).rules)
+    >>> one, other = (rule.paths for rule in draft_program(text, PASSES[: PASSES.index(share_prefixes)]).rules)
     >>> rename_path(other[0], one) == one[0] != other[0]
     True
     """

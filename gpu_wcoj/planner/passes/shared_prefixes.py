@@ -335,15 +335,9 @@ def with_shared_prefixes(
     continuations = {user.place: user.continuation for user in users if user.continuation is not None}
     names = _names(head for head, _ in queries_by_head)
     plans: dict[int, CommonPrefix] = {}
-    leaders: dict[object, int] = {}
     result = []
     for rule_index, (_, query) in enumerate(queries_by_head):
-        leader = (
-            leaders.setdefault((query.paths, query.shared_variables), rule_index)
-            if query.shared_variables
-            else rule_index
-        )
-        ways = [continuations.get((leader, path_index)) for path_index in range(len(query.paths))]
+        ways = [continuations.get((rule_index, path_index)) for path_index in range(len(query.paths))]
         made = tuple(None if way is None else way.plan(plans, names) for way in ways) if any(ways) else ()
         result.append(replace(query, continuations=made) if made or query.continuations else query)
     return result
@@ -404,12 +398,15 @@ class _CommonPrefix:
     ----------
     atoms, said
         Its atoms with all variables bound; its conditions and negated atoms.
+    has_steps_after
+        Whether a path has further steps; otherwise no count has to list its rows.
     """
 
     user: _User
     levels: int
     atoms: frozenset[Met]
     said: frozenset[Word]
+    has_steps_after: bool
 
     def plan(self, plans: dict[int, CommonPrefix], names: Sequence[tuple[str, int]]) -> CommonPrefix:
         """Return the executable prefix, each created once."""
@@ -434,7 +431,7 @@ class _Continuation:
             self.shared.plan(plans, names),
             self.remaining_path(),
             names_of_steps,
-            self.track.is_seen(self.shared.levels),
+            self.shared.has_steps_after and self.track.is_seen(self.shared.levels),
         )
 
     def remaining_path(self) -> DeltaPath:
@@ -461,23 +458,17 @@ def _names(heads: Iterable[str]) -> list[tuple[str, int]]:
 
 
 def _users(queries_by_head: Sequence[tuple[str, DeltaQuery]], nonrecursive: Collection[str]) -> Iterator[_User]:
-    """Yield the paths that may share a prefix; of rules that share all paths, the first's."""
-    seen = set()
+    """Yield the paths that may share a prefix."""
     for rule_index, (head, query) in enumerate(queries_by_head):
         if head not in nonrecursive or len(query.paths) > MAX_ATOMS:
             continue
-        if query.shared_variables:
-            if (query.paths, query.shared_variables) in seen:
-                continue
-            seen.add((query.paths, query.shared_variables))
-        kept_names = query.shared_variables or query.head_variables
         for path_index, path in enumerate(query.paths):
             if path.steps:
                 tracks = [Track(way) for way in (path, *path.variants)]
                 yield _User(
                     (rule_index, path_index),
                     tracks,
-                    [_levels_within(track, track.path.depth_of(kept_names)) for track in tracks],
+                    [_levels_within(track, track.path.depth_of(query.head_variables)) for track in tracks],
                 )
 
 
@@ -562,7 +553,10 @@ def _common_prefix(ways: Sequence[tuple[_User, Track]], levels: int, atoms: froz
         if all(met in other_track.reached(levels) for _, other_track in ways):
             numbers.add(reached_index)
     path = with_sorting(track.beginning(levels, numbers, said))
-    return _CommonPrefix(_User(first.place, [Track(path)], [levels]), levels, atoms, said)
+    if track is first.tracks[0] and path.other_atoms == track.path.other_atoms and path.steps == track.path.steps:
+        path = replace(path, variants=track.path.variants)  # the whole path
+    has_steps_after = any(levels + 1 < len(other_track.ends) for _, other_track in ways)
+    return _CommonPrefix(_User(first.place, [Track(path)], [levels]), levels, atoms, said, has_steps_after)
 
 
 def _listing(track: Track, levels: int, estimator: Estimator) -> tuple[float, float] | None:
