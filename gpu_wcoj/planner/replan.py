@@ -22,7 +22,7 @@ from gpu_wcoj.join.plan import AtomUse, DeltaPath, DeltaQuery
 from gpu_wcoj.kernels.protocol import PROPOSALS, Int64Array
 from gpu_wcoj.planner.ir import EMPTY_CATALOG, CatalogReader
 from gpu_wcoj.planner.lower import INVERSE, Place, Plan
-from gpu_wcoj.planner.passes.shared_prefixes import with_shared_prefixes
+from gpu_wcoj.planner.passes.share import with_shared_prefixes
 from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey
 
 if TYPE_CHECKING:
@@ -354,10 +354,7 @@ def _mixed_loop(
 def _mixed(old: DeltaQuery, new: DeltaQuery, path_indices: Collection[int]) -> DeltaQuery:
     if not path_indices:
         return old
-    paths = [
-        new.paths[path_index] if path_index in path_indices else path
-        for path_index, path in enumerate(old.paths)
-    ]
+    paths = [new.paths[path_index] if path_index in path_indices else path for path_index, path in enumerate(old.paths)]
     needed = list(dict.fromkeys(key for path in paths for key in path.keys))
     return replace(old, paths=tuple(_seeded(path, needed) for path in paths))
 
