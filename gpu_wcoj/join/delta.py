@@ -1299,22 +1299,17 @@ def _unit_rows(batch: IndexedZSet) -> IndexedZSet:
     return batch if batch.weights is None else IndexedZSet(batch.values, batch.offsets, None, batch.backend)
 
 
-# Atoms of a body that seem automorphic: counting from one costs as much as from another.
+# Paths of a body that seem automorphic: counting along one costs as much as along another.
 #
-# Colour refinement of the variables distinguishes them: two variables have the same colour while the atoms that hold
-# them have equal signatures. An automorphism of the body preserves colours; the converse need not hold, so this is for
-# costs only.
-
-
-_Key = TypeVar("_Key", bound=Hashable)
+# A variable is identified by its column in the seed or by the step that binds it. Conditions are only counted, and
+# wrong guesses only cost time.
 
 
 def distinct_paths(query: DeltaQuery) -> tuple[int, ...]:
     """Return the indices of positive atoms' paths, the first of each class of similar paths.
 
-    Two paths are similar if their seeds are and each of their steps descends similar atoms, bound in the same columns,
-    by the same one: the planner need not order automorphic atoms in the same way. The head's variables do not matter.
-    At most O(variables * columns of the body) for the colours.
+    Two paths are similar if a renaming of their variables makes seeds and steps equal, apart from the head and the
+    operands of conditions.
 
     Examples
     --------
@@ -1330,66 +1325,28 @@ def distinct_paths(query: DeltaQuery) -> tuple[int, ...]:
     >>> distinct_paths(DeltaQuery("h(a) :- e(a, b), e(b, c), e(c, a).", ("a",), (first, second, third)))
     (0,)
     """
-    numbers = [path_index for path_index, path in enumerate(query.paths) if not path.is_negated]
-    if len(numbers) < 2:
-        return tuple(numbers)
-    path = query.paths[numbers[0]]
-    colours = _colours(path)
-    uses = (path.seed, *path.other_atoms, *(check.use for check in path.absent))
-    atoms = _number_values({use.atom: _atom_signature(use, colours) for use in uses})
     first: dict[Hashable, int] = {}
-    for candidate in numbers:
-        first.setdefault(_path_signature(query.paths[candidate], atoms), candidate)
+    for path_index, path in enumerate(query.paths):
+        if not path.is_negated:
+            first.setdefault(_path_signature(path), path_index)
     return tuple(first.values())
 
 
-def _path_signature(path: DeltaPath, atoms: dict[int, int]) -> Hashable:
-    """Return a signature of a path's cost, from the colours of the atoms."""
-    orders = {use.atom: use.key.order for use in path.other_atoms}
-    depth = {atom: bound for atom, bound, _ in path.binding}
-    steps: list[Hashable] = []
-    for step in path.steps:
-        taken = []
-        for atom in step.atoms:
-            bound = depth.get(atom, 0)
-            taken.append((atoms[atom], tuple(sorted(orders[atom][:bound])), orders[atom][bound]))
-            depth[atom] = bound + 1
-        checks = tuple(type(check).__name__ for check in step.checks)
-        steps.append((tuple(sorted(taken)), step.is_lookup, len(step.conditions), checks))
-    reached = sorted((atoms[atom], tuple(sorted(orders[atom][:bound]))) for atom, bound, _ in path.binding)
-    return atoms[path.seed.atom], tuple(reached), tuple(steps)
+def _path_signature(path: DeltaPath) -> str:
+    place = dict(zip(path.seed.variables, path.seed.key.order, strict=True))
+    for name in (name for step in path.steps for name in (step.variable, *sorted(step.calculated))):
+        place.setdefault(name, -len(place) - 1)
 
+    def atom(use: AtomUse) -> str:
+        columns = sorted(zip(use.key.order, map(place.get, use.variables), strict=True))
+        return repr((use.key.relation, use.key.constants, use.key.equal, use.key.compared, use.atom < 0, columns))
 
-def _colours(path: DeltaPath) -> dict[str, int]:
-    """Return the variables' colours, once no round refines them further."""
-    uses = (path.seed, *path.other_atoms, *(check.use for check in path.absent))
-    compared = [
-        name
-        for condition in (*path.seed_conditions, *(condition for step in path.steps for condition in step.conditions))
-        for name in (condition.variable, condition.operand)
+    conditions = [*path.seed_conditions, *(condition for step in path.steps for condition in step.conditions)]
+    compared = [name for condition in conditions for name in (condition.variable, condition.operand)]
+    atoms = {use.atom: atom(use) for use in (*path.other_atoms, *(check.use for check in path.absent))}
+    steps = [
+        (sorted(map(atoms.__getitem__, step.atoms)), step.is_lookup, len(step.conditions), [*map(type, step.checks)])
+        for step in path.steps
     ]
-    names = dict.fromkeys(name for use in uses for name in use.variables)
-    colours = _number_values({name: compared.count(name) for name in names})
-    while True:
-        places: dict[str, list[tuple[int, int]]] = {name: [] for name in names}
-        atoms = _number_values({index: _atom_signature(use, colours) for index, use in enumerate(uses)})
-        for use_index, use in enumerate(uses):
-            for column, name in zip(use.key.order, use.variables, strict=True):
-                places[name].append((atoms[use_index], column))
-        finer = _number_values({name: (colours[name], tuple(sorted(positions))) for name, positions in places.items()})
-        if len(set(finer.values())) == len(set(colours.values())):
-            return colours
-        colours = finer
-
-
-def _atom_signature(use: AtomUse, colours: dict[str, int]) -> Hashable:
-    """Return an atom's signature: its rows, and the colours in its columns."""
-    key = use.key
-    columns = sorted(zip(key.order, (colours[name] for name in use.variables), strict=True))
-    return key.relation, key.constants, key.equal, key.compared, use.atom < 0, tuple(columns)
-
-
-def _number_values(values: dict[_Key, Hashable]) -> dict[_Key, int]:
-    """Replace equal values by equal integers."""
-    numbers: dict[Hashable, int] = {}
-    return {name: numbers.setdefault(value, len(numbers)) for name, value in values.items()}
+    n_compared = [compared.count(name) for name in path.seed.variables]
+    return repr((atom(path.seed), n_compared, sorted(atoms.values()), steps))
