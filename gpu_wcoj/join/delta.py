@@ -32,7 +32,6 @@ from gpu_wcoj.join.prefixes import (
     Prefixes,
     Shapes,
     bound_magnitudes,
-    condition_mask,
     exact_dot,
     multiply_exactly,
     now,
@@ -46,13 +45,13 @@ from gpu_wcoj.join.seeds import (
     first_variables,
     reverse_change,
     seed_rows,
-    unsorted_seed_rows,
+    seeding,
 )
 from gpu_wcoj.join.settings import Execution, in_order
 from gpu_wcoj.kernels.protocol import N_WORK, SURVIVORS, Int64Array, Level
 from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey, RowBatch
 from gpu_wcoj.trace.spine import Spine
-from gpu_wcoj.zset.arrays import is_host, numbers, positions, stacked
+from gpu_wcoj.zset.arrays import is_host, numbers, stacked
 from gpu_wcoj.zset.index import IndexedZSet
 
 # Execution of delta paths: seeds of a tick, arrangements, blocks on threads or a device.
@@ -299,12 +298,11 @@ class PathRunner:
         part
             The first row and the end of some of the rows, of a `RowBatch`.
         """
+        with seeding(join):
+            seeds = self._seeds_of(path_index, phase, join, first, part)
         if join.meter is not None:
-            with join.meter.seeding(join.backend):
-                seeds = self._seeds_of(path_index, phase, join, first, part)
             join.meter.changes += len(seeds)
-            return seeds
-        return self._seeds_of(path_index, phase, join, first, part)
+        return seeds
 
     def _seeds_of(
         self, path_index: int, phase: int, join: GenericJoin, first: str | None, part: tuple[int, int] | None
@@ -312,7 +310,9 @@ class PathRunner:
         path, share = self.query.paths[path_index], self.execution.share
         rows = self.bound_paths[path_index][0].seeds[0].starting_rows(phase)
         if isinstance(rows, RowBatch):
-            return unsorted_seed_rows(path, rows if part is None else rows.part(*part), join)
+            rows = rows if part is None else rows.part(*part)
+            matrix, weights = stacked(join.backend, rows.columns()), rows.weights if join.weighted else None
+            return Seeds(path.seed.variables, matrix, weights).filtered(path, join)
         deltas = [arrangement.pending[phase] for arrangement in self.bound_paths[path_index][0].seeds]
         seeds = seed_rows(path, deltas, join, first or first_variables([path], deltas[:1], [join])[0])
         if path.is_negated and self.execution.weighted:
@@ -1106,15 +1106,13 @@ def run_continuation(
     threads = join.threads
 
     def over(seeds: Seeds, remaining_join: GenericJoin) -> Iterable[_T]:
-        prefixes = bind_seeds(path, _filter_seeds(path, seeds, remaining_join), remaining_join)
+        prefixes = bind_seeds(path, seeds.filtered(path, remaining_join), remaining_join)
         return run(remaining_join, prefixes, path) if len(prefixes) else ()
 
     for seeds in rows:
         join.seeds += len(seeds)
         if backend.device is not None:
-            yield from join.run_parts(
-                [way], [remaining_join], _filter_seeds(path, seeds, remaining_join), path_index, run
-            )
+            yield from join.run_parts([way], [remaining_join], seeds.filtered(path, remaining_join), path_index, run)
         elif threads == 1 or len(seeds) < SPLIT_FROM:
             yield from over(seeds, remaining_join)
         else:
@@ -1129,17 +1127,6 @@ def run_continuation(
 
             yield from in_order(block, len(blocks), threads)
     join.finished.append((path_index, remaining_join.work))
-
-
-def _filter_seeds(path: DeltaPath, seeds: Seeds, join: GenericJoin) -> Seeds:
-    """Return the rows that satisfy the path's seed conditions."""
-    if not path.seed_conditions:
-        return seeds
-    backend = join.backend
-    values = {name: seeds.matrix[row] for row, name in enumerate(path.seed.variables)}
-    (rows,) = positions(backend, condition_mask(path.seed_conditions, values, join.ranks, backend.xp))
-    weights = None if seeds.weights is None else seeds.weights[rows]
-    return Seeds(seeds.order, backend.xp.ascontiguousarray(seeds.matrix[:, rows]), weights)
 
 
 # Counts of a change with automorphic atoms: one delta path counts for a whole orbit.
