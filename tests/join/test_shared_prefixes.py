@@ -12,8 +12,8 @@ from gpu_wcoj.join import delta, seeds
 from gpu_wcoj.join.delta import CommonPrefixes, SharedPrefix
 from gpu_wcoj.join.settings import tune
 from gpu_wcoj.kernels.protocol import PROPOSALS
-from gpu_wcoj.planner.passes import PASSES, shared_prefixes
-from gpu_wcoj.planner.passes.shared_prefixes import share_prefixes
+from gpu_wcoj.planner.passes import PASSES, share
+from gpu_wcoj.planner.passes.share import share_prefixes
 from tests.helpers.answers import named
 from tests.helpers.join_comparison import random_script
 from tests.helpers.long_tests import IS_LONG
@@ -33,7 +33,7 @@ RULES = {
 def from_one_row(monkeypatch):
     """Few rows that change are shared as well, and whatever costs say."""
     monkeypatch.setattr(delta, "MIN_CHANGED_ROWS", 1)
-    monkeypatch.setattr(shared_prefixes, "_listing", lambda *_: (1e9, 0.0))
+    monkeypatch.setattr(share, "_listing", lambda *_: (1e9, 0.0))
 
 
 @pytest.fixture

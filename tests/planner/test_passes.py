@@ -24,12 +24,12 @@ from tests.reference.program_text import written
 
 FILES = (
     "normalise", "push_down", "redundant", "select", "sorted", "auxiliaries", "orders", "arrangements", "fuse",
-    "checks", "share", "branches", "sort", "queries", "common", "beginnings", "symmetries",
+    "checks", "share", "branches", "sort", "queries", "beginnings", "symmetries",
 )  # fmt: skip
 """The file with the golden pairs of each pass, in the order of the passes."""
 BY_NAME = dict(zip(FILES, PASSES, strict=True))
 OPTIONAL = (
-    "push_down", "redundant", "select", "sorted", "auxiliaries", "fuse", "share", "sort", "common", "beginnings",
+    "push_down", "redundant", "select", "sorted", "auxiliaries", "fuse", "share", "sort", "beginnings",
 )  # fmt: skip
 """Without these, a program runs as well. Without another one it does not, so that there the rest of the passes says
 whether what it was given and what it gave mean the same."""
