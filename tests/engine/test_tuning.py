@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 import gpu_wcoj as gw
-from gpu_wcoj.join.settings import FAST_PATHS, Tuning, get_tuning, tune
+from gpu_wcoj.join.settings import Tuning, get_tuning, tune
 from tests.frozen.cases import golden_cases
 from tests.frozen.records import record
 from tests.helpers.answers import named
-from tests.helpers.join_comparison import arities, fed, random_script, random_text
+from tests.helpers.comparison import arities, fed, random_script
 from tests.helpers.kernel_kinds import needed
 from tests.helpers.long_tests import IS_LONG
-from tests.helpers.recursive_programs import CLOSURES, SETS
+from tests.reference.random_programs import random_text
 
 WAYS: dict[str, dict[str, Any]] = {
     "never": {"max_tick_rows": -1, "walk_loops": False},
@@ -94,23 +94,6 @@ def test_random_programs(bag: bool) -> None:
     assert 0 < walked["of little work"] < walked["always"]
 
 
-@pytest.mark.parametrize("fast_path", FAST_PATHS)
-def test_each_fast_path_may_be_turned_off(fast_path: str) -> None:
-    for seed in range(20, 60 if IS_LONG else 24):
-        text, bag = random_text(random.Random(seed)), seed % 2 == 1
-        expected, _ = run(text, seed, bag, WAYS["never"])
-        for way in ({"max_tick_rows": -1}, {}):
-            assert run(text, seed, bag, {**way, "off": frozenset({fast_path})})[0] == expected, text
-
-
 def test_unknown_fast_paths_are_refused() -> None:
     with pytest.raises(gw.errors.UsageError, match="unknown fast path 'symetry'.*Did you mean 'symmetry'"):
         Tuning(off=frozenset({"symetry"}))
-
-
-@pytest.mark.parametrize("name", [*list(CLOSURES)[:4], "same generation", "a head of itself alone"])
-def test_recursive_programs(name: str) -> None:
-    text = {**CLOSURES, **SETS}[name]
-    expected, _ = run(text, 1, False, WAYS["never"])
-    for way, tuning in WAYS.items():
-        assert run(text, 1, False, tuning)[0] == expected, way

@@ -11,8 +11,8 @@ import pytest
 import gpu_wcoj as gw
 from gpu_wcoj.circuit.recursion import loop, semi_naive
 from gpu_wcoj.kernels.protocol import FIXPOINT, LIMIT, PAUSED, WIDE, Walks
+from tests.helpers.comparison import stored
 from tests.helpers.kernel_kinds import Kind
-from tests.helpers.recursion_comparison import stored
 from tests.reference import kernels as reference
 
 TEXTS = {
