@@ -289,7 +289,7 @@ def draw(chance: random.Random, name: str, kernels: str = "numba") -> Case:
     script = random_script(chance, arities(program))
     if not isinstance(program, Rules) and values in (SMALL, SIGNED) and chance.random() < 0.3:
         script = grown_script(chance, arities(program), n_values=6, n_ticks=6)
-    if kernels == "shim":
+    if Kind(kernels).on_device:
         script = script[:4]
     elif chance.random() < 0.15:
         script = one_row_per_tick(script)
@@ -326,7 +326,7 @@ def draw(chance: random.Random, name: str, kernels: str = "numba") -> Case:
         seed=chance.randint(0, 1 << 16),
         actions=tuple(_action(chance, kernels == "numba" and isinstance(program, str)) for _ in script),
         kernels=kernels,
-        route=chance.choice((None, 2, 5, 9)) if kernels == "shim" else None,
+        route=chance.choice((None, 2, 5, 9)) if Kind(kernels).on_device else None,
         options=options,
     )
 

@@ -23,7 +23,7 @@ N_BLOCKS = 8
 PHASES = [phase for phase in Phase if phase is not Phase.explain]
 FAST = [name for name, writer in WRITERS.items() if not writer.is_slow]
 SLOW = [name for name, writer in WRITERS.items() if writer.is_slow]
-OTHER_KINDS = [kind for kind in KINDS if kind not in ("numba", "cuda")]
+OTHER_KINDS = [kind for kind in KINDS if kind != "numba"]
 
 
 def drawn(n_examples: int) -> settings:

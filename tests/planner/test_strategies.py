@@ -12,7 +12,7 @@ import gpu_wcoj as gw
 from gpu_wcoj.errors import UnknownRelationError, UsageError
 from gpu_wcoj.kernels.protocol import PROPOSALS
 from gpu_wcoj.planner.ir import STRATEGIES
-from tests.helpers.comparison import check_scripts
+from tests.helpers.comparison import SMALL, check_scripts
 from tests.helpers.join_patterns import PATTERNS
 
 SOME = ("triangle of three relations", "4-cycle", "diamond", "heads of heads", "wildcards on both sides", "1 to 4")
@@ -61,7 +61,7 @@ def test_what_is_asked_for_derivations_joins_as_it_was_said(text):
     assert any(level["verb"] == "check" for level in asked(strategy="binary")["levels"])
     chance = random.Random(text)
     for strategy in STRATEGIES:
-        options = {"strategy": strategy, "order": {"p": ["w", "y"]}}
+        options = {"strategy": strategy, "order": {"p": ["w", "y"]}, "values": SMALL}
         check_scripts(text, [chance.randrange(1000)], backend="cpu", **options)
 
 

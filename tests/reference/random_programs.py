@@ -174,6 +174,8 @@ class _Writer:
     def aggregate(self, bound: set[str], depth: int = 0) -> str:
         """An aggregate, whose braces may bind the variables of outside, compare with them, or negate by them."""
         own = "pq" if depth == 0 else "rs"
+        if self.lacking:  # the judge does not know which groups a key without a value may stand for
+            bound = (bound - {"z"}) or bound
         names = [*sorted(bound) * self.random.choice((0, 1, 2)), *own, "_"]
         body = [self.atom(self.readable, names) for _ in range(self.random.choice((1, 1, 2)))]
         inside = {one for one in own if any(one in atom[atom.index("(") :] for atom in body)}
