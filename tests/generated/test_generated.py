@@ -59,6 +59,13 @@ def run_shrunk(case: Case) -> int:
         raise
 
 
+@pytest.mark.parametrize("block", range(N_BLOCKS))
+def test_shapes(block: int) -> None:
+    for name in list(SHAPES)[block::N_BLOCKS]:
+        for seed in range(20 if IS_LONG else 1):
+            run_shrunk(draw(random.Random(f"{name} {seed}"), name))
+
+
 @pytest.mark.parametrize("name", FAST)
 @drawn(16)
 @given(chance=st.randoms(use_true_random=False))
@@ -72,13 +79,6 @@ def test_rules_that_chance_writes(name: str, chance: random.Random) -> None:
 def test_strata_that_chance_writes(name: str, seed: int) -> None:
     """Hypothesis draws their seeds alone: it would take longer to draw them than it takes to run them."""
     run_shrunk(draw(random.Random(seed), name))
-
-
-@pytest.mark.parametrize("block", range(N_BLOCKS))
-def test_shapes(block: int) -> None:
-    for name in list(SHAPES)[block::N_BLOCKS]:
-        for seed in range(20 if IS_LONG else 1):
-            run_shrunk(draw(random.Random(f"{name} {seed}"), name))
 
 
 @pytest.mark.parametrize("kind", OTHER_KINDS)

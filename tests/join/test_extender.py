@@ -356,6 +356,7 @@ def test_verbs_equal_the_fused_kernel_on_random_programs(bag, host_kind, seen):
     while seed < (120 if IS_LONG else 5) or not is_enough(seen, "RangeExtender", "several atoms", "lookup"):
         text = random_text(random.Random(seed))
         script = translated(random_script(random.Random(seed), arities(text)), {0: None} if seed % 5 == 0 else {})
+        script = script if IS_LONG else script[:4]
         run_script(text, arities(text), script, host_kind, bag, chunk_rows=(None, 1, 7)[seed % 3])
         seed += 1
 
