@@ -6,6 +6,7 @@ threads, strategies, hints, plans, fast paths, walks, checkpoints in between, an
 
 from __future__ import annotations
 
+import os
 import random
 import tempfile
 from pathlib import Path
@@ -18,9 +19,12 @@ from tests.generated.cases import SHAPES, WRITERS, Case, draw, without_ticks
 from tests.helpers.comparison import Script, smallest
 from tests.helpers.kernel_kinds import KINDS, needed
 from tests.helpers.long_tests import IS_LONG
+from tests.mutants.plugin import VARIABLE
 
 N_BLOCKS = 8
-PHASES = [phase for phase in Phase if phase is not Phase.explain]
+SHRINKS = VARIABLE not in os.environ
+"""Whether a case that fails is made smaller: not where only the failure of planted faults is asked for."""
+PHASES = [phase for phase in Phase if phase is not Phase.explain and (SHRINKS or phase is not Phase.shrink)]
 FAST = [name for name, writer in WRITERS.items() if not writer.is_slow]
 SLOW = [name for name, writer in WRITERS.items() if writer.is_slow]
 OTHER_KINDS = [kind for kind in KINDS if kind != "numba"]
@@ -46,6 +50,8 @@ def run_shrunk(case: Case) -> int:
     try:
         return run(case)
     except AssertionError as error:
+        if not SHRINKS:
+            raise
         kind = type(error.__cause__)
 
         def fails(script: Script) -> bool:
