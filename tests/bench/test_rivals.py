@@ -68,7 +68,6 @@ def program():
 @pytest.mark.long
 @pytest.mark.parametrize("query", ["delta", "wcoj"])
 @pytest.mark.parametrize("nodes", [1, 16])
-@pytest.mark.long
 def test_dogs3_counts_what_brute_force_does(program, tmp_path, nodes, query):
     GRAPH.write(tmp_path / "edges")
     assert counts(dogs.run(program, tmp_path / "edges", query, nodes, None, 60)) == brute(GRAPH, nodes)
