@@ -69,6 +69,7 @@ class Writer:
     nulls: bool = True
     bags: bool = True
     is_slow: bool = False
+    """Whether hypothesis would take long to draw its cases, or draw dear ones, so that it draws seeds."""
     clingo: bool = False
     """Whether clingo reads what it writes, so that it may judge, too."""
     pressure: str = ""
@@ -78,8 +79,10 @@ class Writer:
 WRITERS = {
     "joins": Writer(random_text, (PLAIN, SIGNED)),
     "rules in core form": Writer(random_rules, nulls=False),
-    "negation": Writer(lambda chance: random_rules(chance, n_negated=(1, 2), n_computed=(0,))),
-    "calculation": Writer(lambda chance: random_rules(chance, n_negated=(0,), n_computed=(1, 2)), nulls=False),
+    "negation": Writer(lambda chance: random_rules(chance, n_negated=(1, 2), n_computed=(0,)), is_slow=True),
+    "calculation": Writer(
+        lambda chance: random_rules(chance, n_negated=(0,), n_computed=(1, 2)), nulls=False, is_slow=True
+    ),
     "rules with much in common": Writer(
         lambda chance: overlapping_text(chance, chance.random() < 0.5, chance.random() < 0.2),
         pressure="prefixes shared from one row on",
