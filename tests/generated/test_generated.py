@@ -73,14 +73,14 @@ def test_shapes(block: int) -> None:
 
 
 @pytest.mark.parametrize("name", FAST)
-@drawn(16)
+@drawn(12)
 @given(chance=st.randoms(use_true_random=False))
 def test_rules_that_chance_writes(name: str, chance: random.Random) -> None:
     run(draw(chance, name))
 
 
 @pytest.mark.parametrize("name", SLOW)
-@drawn(8)
+@drawn(6)
 @given(seed=st.integers(0, 1 << 32))
 def test_strata_that_chance_writes(name: str, seed: int) -> None:
     """Hypothesis draws their seeds alone: it would take longer to draw them than it takes to run them."""
