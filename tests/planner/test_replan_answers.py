@@ -16,12 +16,11 @@ from gpu_wcoj.engine.compile import Compiler
 from gpu_wcoj.planner import replan
 from gpu_wcoj.planner.lower import Plan
 from tests.helpers.answers import named
-from tests.helpers.join_comparison import arities, check_script, random_script
+from tests.helpers.comparison import arities, check_script, random_script, without_debts
+from tests.helpers.comparison import check_script as check
 from tests.helpers.join_patterns import PATTERNS
 from tests.helpers.kernel_kinds import QUICK_KINDS, Kind, lacking
 from tests.helpers.long_tests import IS_LONG
-from tests.helpers.recursion_comparison import check_script as check
-from tests.helpers.recursion_comparison import without_debts
 from tests.helpers.replanned_programs import RULE, Tick, every_tick, run_both, stream, was_replanned
 
 MORE = "pair(b, c) :- h(a, b, c, d). reach(a, b) :- pair(a, b). reach(a, c) :- reach(a, b), u(b), pair(b, c)."
@@ -159,7 +158,7 @@ def test_rules_with_one_body_share_it_after_every_plan(monkeypatch, bag):
     for seed in range(3):
         made.clear()
         script = random_script(random.Random(seed), {"r": 2, "s": 2, "u": 1})
-        check(text, without_debts(script), bag=bag, clingo=False, backend="cpu")
+        check(text, without_debts(script), bag=bag, backend="cpu")
         first, last = (plan.queries["f"][0] for plan in (made[0], made[-1]))
         assert first.continuations
         assert last.continuations
