@@ -893,7 +893,7 @@ class Subcircuit(Scope):
 
     def hold(self, stream: Stream, name: str = "") -> Stream:
         """Import a stream of the parent circuit, constant over all iterations."""
-        return self._import(Hold(), stream, name or "hold")._typed(stream.keys, stream)
+        return self._import(Hold(), stream, name or "hold")._typed(stream.keys, stream)  # pyright: ignore[reportPrivateUsage]
 
     def _import(self, operator: Operator, stream: Stream, name: str) -> Stream:
         if stream.scope is not self.parent:
@@ -916,7 +916,7 @@ class Subcircuit(Scope):
         if stream.scope is not self:
             raise CircuitError(f"{stream} belongs to the wrong circuit: expected a stream of {self.node}.")
         output = self.parent.add(_Output(stream), Stream(self.node), name=name or "output of a subcircuit")
-        return output._typed(stream.keys, stream)
+        return output._typed(stream.keys, stream)  # pyright: ignore[reportPrivateUsage]
 
     def run(self) -> None:
         """Run all iterations of one tick."""

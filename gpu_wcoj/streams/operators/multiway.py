@@ -136,7 +136,7 @@ class _RuleCompiler(Compiler):
         options, calls = ProgramOptions(bag=True), FunctionCalls(dictionaries)
         return _RuleCompiler(rules, rules.arity, options, dictionaries, execution, calls, timed=timed)
 
-    def plan(self, types: Types, shapes: Mapping[str, Shape], *_: object) -> Plan:
+    def plan(self, types: Types, shapes: Mapping[str, Shape], *_: object) -> Plan:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Return the plan of the rule; without queries if a comparison of constants is false."""
         (rule,) = self.rules.rules
         body = normalise(rule, shapes, {}, self.constant_codes(types))
@@ -165,7 +165,7 @@ class _RuleCompiler(Compiler):
         head = kind(name, planned.shapes[name].width + self.timed, joins, None, None, execution)
         return Circuit(sources, {name: head}, execution, frozenset())
 
-    def _catalog(self, *_: object) -> Catalog:
+    def _catalog(self, *_: object) -> Catalog:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Return no statistics: the plan needs none."""
         return Catalog.from_sizes({})
 
