@@ -7,6 +7,7 @@ equivalence relation gets the rules of its closure.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
@@ -14,6 +15,7 @@ from typing import Any, Final
 
 from gpu_wcoj.errors import TypeMismatchError, UnsupportedError
 from gpu_wcoj.query.ir import (
+    NULL,
     NULL_AWARE,
     Aggregate,
     Atom,
@@ -177,7 +179,7 @@ class _RuleRewriting:
         terms = tuple(self.head_term(rule.head, i, term, types) for i, term in enumerate(rule.head.terms))
         self.place_ranges(body)
         head = replace(rule.head, terms=terms)
-        return Rule(head, tuple(body.atoms), tuple(body.comparisons), tuple(body.negated))
+        return without_unread_records(Rule(head, tuple(body.atoms), tuple(body.comparisons), tuple(body.negated)))
 
     def head_term(self, head: Atom, index: int, term: Expression, types: TypeOf) -> Expression:
         column = self.program.column(head.relation, index, len(head.terms))
@@ -634,6 +636,35 @@ class _RuleRewriting:
         interval = Atom(relation, (*keys, low, high))
         for ends in ((low, middle), (middle, high)):
             self.program.helpers.append(Rule(Atom(relation, (*keys, *ends)), (interval,), (long, half)))
+
+
+def without_unread_records(rule: Rule) -> Rule:
+    """Return a rule that packs no record which nothing reads: its parts must still not be null.
+
+    Examples
+    --------
+    >>> x, record = Variable("x"), Variable("record")
+    >>> packed = Call("pack_n", (Constant(""), x), function=functor("pack_n"))
+    >>> print(without_unread_records(Rule(Atom("p", (x,)), (Atom("e", (x,)),), (Comparison("=", record, packed),))))
+    p(x) :- e(x), x != null.
+    """
+    counts = Counter(_all_variables(rule))
+    comparisons: list[Comparison] = []
+    for comparison in rule.comparisons:
+        left = comparison.left
+        is_unread = isinstance(left, Variable) and counts[left] == 1 and comparison.op == "="
+        is_unread = is_unread and _is_packed(comparison.right)
+        nulls = [Comparison("!=", part, NULL, comparison.span) for part in variables_of((comparison.right,))]
+        comparisons += nulls if is_unread else [comparison]
+    smaller = replace(rule, comparisons=tuple(comparisons))
+    return rule if smaller == rule else without_unread_records(smaller)
+
+
+def _is_packed(expression: Expression) -> bool:
+    """Return whether an expression packs variables and constants, so that it always has a value."""
+    if not (isinstance(expression, Call) and expression.op.startswith("pack_")):
+        return False
+    return all(not isinstance(part, (Call, Aggregate)) or _is_packed(part) for part in expression.arguments)
 
 
 def renamed_reads(rule: Rule, relation: str, name: str) -> Rule:
