@@ -177,6 +177,7 @@ _PARTS: Final = (
 def doctor() -> None:
     """Print what is installed, which processors are used, and what to install for the rest."""
     from cpu_fallback import compilation
+    from gpu_wcoj.spark.session import find_java
 
     lines = [("gpu_wcoj", __version__), ("python", f"{platform.python_version()} on {platform.platform()}")]
     for name, purpose, remedy in _PARTS:
@@ -197,6 +198,11 @@ def doctor() -> None:
         lines.append(("GPU", str(backends.select_backend("cuda").device)))
     except GpuWcojError as error:
         lines.append(("GPU", f"not used: {error}"))
+    try:
+        java = find_java()
+        lines.append(("Java", f"{java.version}, {java.program}"))
+    except GpuWcojError as error:
+        lines.append(("Java", f"missing, for gpu_wcoj.spark: {error}"))
     width = max(len(name) for name, _ in lines)
     for name, text in lines:
         print(f"{name:<{width}}  " + text.replace("\n", f"\n{'':<{width}}  "))
@@ -304,9 +310,9 @@ app = App(
     result_action="return_value",
 )
 
-app.command("gpu_wcoj.cli.run:run", name="run")
-app.command("gpu_wcoj.cli.run:explain", name="explain")
-app.command("gpu_wcoj.cli.repl:repl", name="repl")
+app.command("gpu_wcoj.cli.run:run", name="run", help="Run a program, or a query, over files.")
+app.command("gpu_wcoj.cli.run:explain", name="explain", help="Print the plan of a program: how each change is joined.")
+app.command("gpu_wcoj.cli.repl:repl", name="repl", help="Type facts, rules and queries.")
 app.command(calibrate)
 app.command(warm)
 app.command(doctor)
