@@ -17,6 +17,7 @@ from gpu_wcoj import __version__
 from gpu_wcoj import backend as backends
 from gpu_wcoj.cli import FLAG
 from gpu_wcoj.errors import GpuWcojError, UsageError
+from gpu_wcoj.spark.session import find_java
 
 # The command ``gpu-wcoj bench``: a comparison of join strategies and of rival engines.
 
@@ -177,7 +178,6 @@ _PARTS: Final = (
 def doctor() -> None:
     """Print what is installed, which processors are used, and what to install for the rest."""
     from cpu_fallback import compilation
-    from gpu_wcoj.spark.session import find_java
 
     lines = [("gpu_wcoj", __version__), ("python", f"{platform.python_version()} on {platform.platform()}")]
     for name, purpose, remedy in _PARTS:

@@ -117,7 +117,7 @@ def occurrences(piece: Rule | Expression) -> Iterator[Variable]:
 def rewritten(
     piece: Piece, variable: Callable[[Variable], Expression], read: Callable[[Atom], Atom] = lambda atom: atom
 ) -> Piece:
-    """Return a rule or a part of one with other variables, also in braces; `read` changes the atoms of bodies.
+    """Return a rule or a part of one with other variables, and other atoms in bodies.
 
     Examples
     --------

@@ -259,7 +259,7 @@ def _look_up_by(check: Absent, key: ArrangementKey) -> Absent:
 
 
 def with_last_variable_last(path: DeltaPath) -> DeltaPath:
-    """Return the path whose last step looks a negated atom up by an order that ends with the step's variable.
+    """Return the path that looks a negated atom of its last step up by the variable at last.
 
     Then the step need not list the values of its variable to count them. The arrangement belongs to this path alone.
     """

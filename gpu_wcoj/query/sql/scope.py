@@ -204,7 +204,7 @@ def column_name(item: Node, position: int, scope: Scope, place: Place) -> str:
 
 
 def calculation_name(item: Node, position: int, place: Place) -> str:
-    """Return the name of a calculation without an alias: of its function, or ``column`` and the position."""
+    """Return the name of a calculation: of its function, or ``column`` and the position."""
     from sqlglot import expressions as exp
 
     while isinstance(item, (exp.Paren, exp.Window, exp.Filter, exp.IgnoreNulls, exp.RespectNulls, exp.WithinGroup)):
