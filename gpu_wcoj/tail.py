@@ -31,12 +31,11 @@ from gpu_wcoj.errors import (
     TypeMismatchError,
     UnknownRelationError,
     UnsupportedError,
-    nearest,
     pointed,
 )
 from gpu_wcoj.prepared_query import PreparedQuery, QuerySource
 from gpu_wcoj.query.ir import Rules, functions_by_name
-from gpu_wcoj.query.sql.coercion import FUNCTION_NAMES
+from gpu_wcoj.query.sql.coercion import nearest_function
 from gpu_wcoj.query.sql.compiler import compile_statements
 from gpu_wcoj.query.sql.scope import ANSWER
 from gpu_wcoj.query.sql.source import Place, statements, unique
@@ -166,7 +165,7 @@ class Tail:
                 )
             is_whole = len(nodes) == 1 and query is node and self.source.dialect == "duckdb"
             table = self._answer(query, self.place.text.rstrip().rstrip(";") if is_whole else None)
-            shown = _unique(names or shown_names(query, table.column_names), self.place)
+            shown = _unique(names or shown_names(query, table.column_names, self.place), self.place)
             table = table.rename_columns(shown)
             results[name] = Result(DecodedRows.of_table(table), parts=tuple(self.parts))
             if len(nodes) > 1:
@@ -192,6 +191,10 @@ class Tail:
 
     def _answer(self, query: Node, text: str | None) -> Any:
         """Return the answer of a statement; `text` is its text if DuckDB can read it."""
+        from sqlglot import expressions as exp
+
+        if next(query.find_all(exp.Placeholder, exp.Parameter), None) is not None:
+            raise self.refusal
         tables = named_tables(query, self.tables, self.place)
         check_case(query, (column for name in tables for column in self.tables[name]), self.place)
         for name in tables:
@@ -541,7 +544,7 @@ class Tail:
                 f"the part of the query that DuckDB does needs more than memory={self.options.memory} allows",
                 remedy="Raise memory, or ask for less.",
             )
-        first = first[:1].lower() + first[1:].partition(". ")[0]
+        first = (first[:1] if first[:2].isupper() else first[:1].lower()) + first[1:].partition(". ")[0]
         if error.kind == "Binder" and not _TYPES.search(error.message):
             line, column, width = (1, 1, 1) if span is None else self.place.span_at(span[0], max(span[1], 1))
             return SqlSyntaxError(first, self.place.text, line, column, width, self.place.source)
@@ -563,8 +566,7 @@ class Tail:
             return self.place.refused(what, node, f"The engine does not do it: {_first(self.refusal)}.")
         if f"'{name}'" in str(self.refusal):
             return self.refusal
-        names = [*FUNCTION_NAMES, *(function.name for function in self.functions.values())]
-        near = nearest(name.upper(), FUNCTION_NAMES) or nearest(name, names)
+        near = nearest_function(name, self.functions)
         return self.place.refused(f"unknown function '{name}'.{near}", node or query)
 
 

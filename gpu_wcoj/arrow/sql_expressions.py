@@ -150,6 +150,16 @@ def is_aggregate(name: str) -> bool:
     return name.lower() in _state.aggregates
 
 
+def function_names() -> list[str]:
+    """Return the names of DuckDB's functions; none if DuckDB is not installed."""
+    try:
+        connection = _connection("the name of a function")
+    except BackendUnavailableError:
+        return []
+    query = "SELECT DISTINCT function_name FROM duckdb_functions() WHERE function_name SIMILAR TO '[a-z_0-9]+'"
+    return [str(name) for (name,) in connection.execute(query).fetchall()]
+
+
 def _find_problem(connection: Any, expression: str, is_window: bool) -> str:
     """Return the reason against the functions in an expression; empty if there is none."""
     query = "SELECT json_serialize_sql(?)"

@@ -17,6 +17,7 @@ from gpu_wcoj import __version__
 from gpu_wcoj import backend as backends
 from gpu_wcoj.cli import FLAG
 from gpu_wcoj.errors import GpuWcojError, UsageError
+from gpu_wcoj.spark.session import find_java
 
 # The command ``gpu-wcoj bench``: a comparison of join strategies and of rival engines.
 
@@ -197,6 +198,11 @@ def doctor() -> None:
         lines.append(("GPU", str(backends.select_backend("cuda").device)))
     except GpuWcojError as error:
         lines.append(("GPU", f"not used: {error}"))
+    try:
+        java = find_java()
+        lines.append(("Java", f"{java.version}, {java.program}"))
+    except GpuWcojError as error:
+        lines.append(("Java", f"missing, for gpu_wcoj.spark: {error}"))
     width = max(len(name) for name, _ in lines)
     for name, text in lines:
         print(f"{name:<{width}}  " + text.replace("\n", f"\n{'':<{width}}  "))
@@ -304,9 +310,9 @@ app = App(
     result_action="return_value",
 )
 
-app.command("gpu_wcoj.cli.run:run", name="run")
-app.command("gpu_wcoj.cli.run:explain", name="explain")
-app.command("gpu_wcoj.cli.repl:repl", name="repl")
+app.command("gpu_wcoj.cli.run:run", name="run", help="Run a program, or a query, over files.")
+app.command("gpu_wcoj.cli.run:explain", name="explain", help="Print the plan of a program: how each change is joined.")
+app.command("gpu_wcoj.cli.repl:repl", name="repl", help="Type facts, rules and queries.")
 app.command(calibrate)
 app.command(warm)
 app.command(doctor)

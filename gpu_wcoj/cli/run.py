@@ -757,8 +757,8 @@ def peak_rss_bytes() -> int:
 _FORMAT = Parameter(
     name=("--format", "--as"),
     help=(
-        "text, json, mermaid (a flowchart) or svg (a drawing); or datalog, which is the program itself. For a motif, "
-        "a column _row numbers the rows of a table."
+        "text, json, mermaid (a flowchart), svg (a drawing) or html (a page with the drawing and the text); or "
+        "datalog, which is the program itself. For a motif, a column _row numbers the rows of a table."
     ),
 )
 

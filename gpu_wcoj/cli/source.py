@@ -654,8 +654,8 @@ def _option_help(name: str, more: str = "") -> Parameter:
 
 
 _TEXT: Final = Parameter(
-    name="-e", help="The text of the program, instead of a file; several are one text.", allow_leading_hyphen=True,
-    negative="",
+    name=("-e", "-c"), help="The text of the program, instead of a file; several are one text.",
+    allow_leading_hyphen=True, negative="",
 )  # fmt: skip
 
 

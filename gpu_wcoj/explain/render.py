@@ -424,6 +424,15 @@ def _with_share(boxes: Iterable[Box], total: int) -> Iterator[Box]:
         yield replace(box, share=box.share / total if total else 0.0)
 
 
+# Plans as a page for a browser: the drawing, and the text.
+
+
+def as_html(tree: PlanTree) -> str:
+    """Return the plan as a page that stands alone: the drawing, and below it the text."""
+    head = '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>Query plan</title></head><body>'
+    return f"{head}\n{as_svg(tree)}\n<pre>{escape(as_text(tree))}</pre>\n</body></html>"
+
+
 # Plans as a flowchart that Mermaid draws: https://mermaid.js.org/syntax/flowchart.html
 
 
@@ -653,7 +662,7 @@ def _plain(value: Any) -> Any:
 # Rendering of plans by format name.
 
 
-Format = Literal["text", "json", "mermaid", "svg", "datalog"]
+Format = Literal["text", "json", "mermaid", "svg", "html", "datalog"]
 """Formats of the plan, and ``datalog`` for the program itself."""
 
 FORMATS: Final[Mapping[str, Callable[[PlanTree], str]]] = {
@@ -661,6 +670,7 @@ FORMATS: Final[Mapping[str, Callable[[PlanTree], str]]] = {
     "json": as_json,
     "mermaid": as_mermaid,
     "svg": as_svg,
+    "html": as_html,
 }
 
 

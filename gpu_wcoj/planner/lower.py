@@ -26,7 +26,14 @@ from gpu_wcoj.planner.cost import assumed_share, cost_of_full_join, foreseen
 from gpu_wcoj.planner.ir import EMPTY_CATALOG, Auxiliary, CatalogReader, Draft, Expected, RuleDraft, Setting, Strategy
 from gpu_wcoj.planner.join_order import Chooser
 from gpu_wcoj.planner.passes import PASSES, run_passes
-from gpu_wcoj.planner.passes.arrange import arrangements_of, path_along, with_checks, with_lookups, with_sorting
+from gpu_wcoj.planner.passes.arrange import (
+    arrangements_of,
+    path_along,
+    with_checks,
+    with_last_variable_last,
+    with_lookups,
+    with_sorting,
+)
 from gpu_wcoj.planner.passes.simplify import normalise_rules, push_down_predicates
 from gpu_wcoj.query.ir import ComputedGroups, FirstRows, Grouping, Rules, SortKey
 from gpu_wcoj.query.stratify import components, cycle, loops_of
@@ -262,14 +269,16 @@ def _along_one(
 ) -> DeltaQuery:  # fmt: skip
     """Return the query along one path, with the others as alternatives if it was estimated."""
     alternatives = [
-        query.along(other).paths[0]
+        with_last_variable_last(query.along(other).paths[0])
         for other, path in enumerate(query.paths if any(expected) else ())
         if other != index and path.seed.variables and not path.is_negated
     ]
     relation = query.paths[index].seed.key.relation
     rows = head_rows.get(relation, catalog.rows(relation)) or 0.0
     cost = cost_of_full_join(0.0, rows, sum(1.0 + level.proposed for level in expected[index]))
-    return replace(query.along(index), alternatives=tuple(alternatives), expected_cost=cost)
+    (path,) = query.along(index).paths
+    path = with_last_variable_last(path)
+    return replace(query.along(index), paths=(path,), alternatives=tuple(alternatives), expected_cost=cost)
 
 
 def _cheapest_path(

@@ -30,7 +30,7 @@ from gpu_wcoj.query.ir import (
     aggregates_of,
     is_total,
 )
-from gpu_wcoj.query.safety import applied, bound_variables, definitions, keys_of, needed, standing
+from gpu_wcoj.query.safety import applied, bound_variables, definitions, keys_of, needed, rewritten, standing
 from gpu_wcoj.query.stratify import EXTREMES, check_settled, guarded, loops_of, recursive_rule
 
 UNIT = "unit#facts"
@@ -238,7 +238,7 @@ class Variant:
         if isinstance(expression, Variable):
             return self.value.get(expression, expression)
         if isinstance(expression, Aggregate):
-            expression = _substituted(expression, self.value)
+            expression = rewritten(expression, lambda variable: self.value.get(variable, variable))
             if expression not in self.term_of:
                 self.term_of[expression] = self._aggregated(expression, name or self._fresh())
             return self.term_of[expression]
@@ -312,33 +312,6 @@ class Variant:
 def is_wildcard(term: Expression) -> bool:
     """Return whether a term is ``_``."""
     return isinstance(term, Variable) and term.is_wildcard
-
-
-def _substituted(aggregate: Aggregate, value: Mapping[Variable, Term]) -> Aggregate:
-    """Return an aggregate with variables replaced by terms."""
-    if not any(key in value for key in keys_of(aggregate, value)):
-        return aggregate
-
-    def replaced(expression: Expression) -> Expression:
-        if isinstance(expression, Variable):
-            return value.get(expression, expression)
-        if isinstance(expression, Call):
-            return replace(expression, arguments=tuple(map(replaced, expression.arguments)))
-        return _substituted(expression, value) if isinstance(expression, Aggregate) else expression
-
-    def atoms(originals: Sequence[Atom]) -> tuple[Atom, ...]:
-        return tuple(replace(atom, terms=tuple(map(replaced, atom.terms))) for atom in originals)
-
-    return replace(
-        aggregate,
-        value=None if aggregate.value is None else replaced(aggregate.value),
-        atoms=atoms(aggregate.atoms),
-        comparisons=tuple(
-            replace(comparison, left=replaced(comparison.left), right=replaced(comparison.right))
-            for comparison in aggregate.comparisons
-        ),
-        negated=atoms(aggregate.negated),
-    )
 
 
 # Desugaring: a program as it is written to its core form, the input of the planner.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
 from decimal import Decimal
 from typing import Any, Final
@@ -23,7 +23,6 @@ from gpu_wcoj.query.ir import (
     Constant,
     Declaration,
     Directive,
-    Expression,
     Extreme,
     Facts,
     FirstRows,
@@ -34,7 +33,7 @@ from gpu_wcoj.query.ir import (
     Variable,
     functions_by_name,
 )
-from gpu_wcoj.query.safety import expressions
+from gpu_wcoj.query.safety import occurrences, rewritten
 from gpu_wcoj.query.souffle.functors import functor
 from gpu_wcoj.user_functions import SQL_CALL, Function, SqlFunction
 
@@ -169,7 +168,7 @@ class _Renaming:
 
     @classmethod
     def for_rule(cls, rule: Rule, relations: Mapping[str, str]) -> _Renaming:
-        times = Counter(_standing(rule))
+        times = Counter(occurrences(rule))
         named = [variable for variable in times if times[variable] > 1 or not variable.is_wildcard]
         bases = {variable: variable.name.removesuffix("?") for variable in named}
         legal = _legal(bases.values(), _NO_VARIABLES, _VARIABLE)
@@ -178,49 +177,11 @@ class _Renaming:
 
     def rule(self, rule: Rule) -> Rule:
         equal = (Comparison("=", computed.variable, computed.call) for computed in rule.computed)
-        return Rule(
-            self.atom(rule.head),
-            tuple(map(self.atom, rule.atoms)),
-            tuple(map(self.comparison, (*equal, *rule.comparisons))),
-            tuple(map(self.atom, rule.negated)),
-        )
+        plain = replace(rule, head=self.atom(rule.head), computed=(), comparisons=(*equal, *rule.comparisons))
+        return rewritten(plain, lambda variable: self.variables.get(variable, variable), self.atom)
 
     def atom(self, atom: Atom) -> Atom:
-        return replace(atom, relation=self.relations[atom.relation], terms=tuple(map(self.expression, atom.terms)))
-
-    def comparison(self, comparison: Comparison) -> Comparison:
-        return replace(comparison, left=self.expression(comparison.left), right=self.expression(comparison.right))
-
-    def expression(self, expression: Expression) -> Expression:
-        if isinstance(expression, Variable):
-            return self.variables.get(expression, expression)
-        if isinstance(expression, Call):
-            return replace(expression, arguments=tuple(map(self.expression, expression.arguments)))
-        if isinstance(expression, Aggregate):
-            return replace(
-                expression,
-                value=None if expression.value is None else self.expression(expression.value),
-                atoms=tuple(map(self.atom, expression.atoms)),
-                comparisons=tuple(map(self.comparison, expression.comparisons)),
-                negated=tuple(map(self.atom, expression.negated)),
-            )
-        return expression
-
-
-def _standing(body: Rule | Aggregate) -> Iterator[Variable]:
-    """Yield a variable for each of its occurrences in a rule, the braces of aggregates included."""
-    for expression in expressions(body):
-        yield from _variables(expression)
-
-
-def _variables(expression: Expression) -> Iterator[Variable]:
-    if isinstance(expression, Variable):
-        yield expression
-    elif isinstance(expression, Call):
-        for argument in expression.arguments:
-            yield from _variables(argument)
-    elif isinstance(expression, Aggregate):
-        yield from _standing(expression)
+        return replace(atom, relation=self.relations[atom.relation])
 
 
 # Serialization of rules: Datalog text if it can spell them, else JSON.

@@ -26,7 +26,7 @@ from gpu_wcoj.query.ir import (
     is_total,
     variables_of,
 )
-from gpu_wcoj.query.safety import inner_aggregates
+from gpu_wcoj.query.safety import inner_aggregates, rewritten
 from gpu_wcoj.query.stratify import guarded, loops_of
 
 
@@ -129,8 +129,7 @@ class _Narrowing:
                 names.setdefault(term, Variable(name))
         terms = tuple(names.get(term, term) for term in atom.terms)
         compared = tuple(
-            replace(comparison, left=_renamed(comparison.left, names), right=_renamed(comparison.right, names))
-            for comparison in comparisons
+            rewritten(comparison, lambda variable: names.get(variable, variable)) for comparison in comparisons
         )
         head = tuple(names[variable] for variable in variables) or (ZERO,)
         key = replace(atom, terms=terms), head, compared
@@ -161,9 +160,3 @@ def _used(rule: Rule, other_atoms: Sequence[Atom], comparisons: Sequence[Compari
     for computed in rule.computed:
         yield computed.variable
         yield from computed.call.variables
-
-
-def _renamed(expression: Expression, names: dict[Expression, Variable]) -> Expression:
-    if isinstance(expression, Call):
-        return replace(expression, arguments=tuple(_renamed(argument, names) for argument in expression.arguments))
-    return names.get(expression, expression)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
 
 from gpu_wcoj.errors import UnsupportedError
 from gpu_wcoj.query.ir import (
@@ -12,6 +14,7 @@ from gpu_wcoj.query.ir import (
     Atom,
     Call,
     Comparison,
+    Constant,
     Expression,
     Rule,
     Rules,
@@ -20,6 +23,8 @@ from gpu_wcoj.query.ir import (
     aggregates_of,
     variables_of,
 )
+
+Piece = TypeVar("Piece", bound=Rule | Atom | Comparison | Expression)
 
 
 def bound_variables(
@@ -98,6 +103,54 @@ def within(aggregate: Aggregate) -> tuple[Variable, ...]:
 def standing(body: Rule | Aggregate) -> tuple[Variable, ...]:
     """Return the variables of a rule or aggregate outside of the braces of inner aggregates."""
     return variables_of(expressions(body))
+
+
+def occurrences(piece: Rule | Expression) -> Iterator[Variable]:
+    """Yield a variable for each of its occurrences, the braces of aggregates included."""
+    if isinstance(piece, Variable):
+        yield piece
+    elif not isinstance(piece, Constant):
+        for part in piece.arguments if isinstance(piece, Call) else expressions(piece):
+            yield from occurrences(part)
+
+
+def rewritten(
+    piece: Piece, variable: Callable[[Variable], Expression], read: Callable[[Atom], Atom] = lambda atom: atom
+) -> Piece:
+    """Return a rule or a part of one with other variables, and other atoms in bodies.
+
+    Examples
+    --------
+    >>> from gpu_wcoj.query.datalog import parse
+    >>> (rule,) = parse("p(x, n) :- e(x, y), n = sum z : { e(y, z), z > x }.").rules
+    >>> print(rewritten(rule, lambda variable: Variable(variable.name * 2)))
+    p(xx, nn) :- e(xx, yy), nn = sum zz : { e(yy, zz), zz > xx }.
+    """
+
+    def part(inner: Any) -> Any:
+        return rewritten(inner, variable, read)
+
+    def parts(inner: Iterable[Any]) -> tuple[Any, ...]:
+        return tuple(map(part, inner))
+
+    old: Any = piece
+    changed: Any = piece
+    if isinstance(old, Variable):
+        changed = variable(old)
+    elif isinstance(old, Call):
+        changed = replace(old, arguments=parts(old.arguments))
+    elif isinstance(old, Atom):
+        changed = replace(old, terms=parts(old.terms))
+    elif isinstance(old, Comparison):
+        changed = replace(old, left=part(old.left), right=part(old.right))
+    elif isinstance(old, (Rule, Aggregate)):
+        atoms, negated = parts(map(read, old.atoms)), parts(map(read, old.negated))
+        changed = replace(old, atoms=atoms, comparisons=parts(old.comparisons), negated=negated)
+        if isinstance(changed, Rule):
+            changed = replace(changed, head=part(changed.head))
+        elif changed.value is not None:
+            changed = replace(changed, value=part(changed.value))
+    return changed  # type: ignore[no-any-return]  # of the type of the piece; a variable may become a term
 
 
 def inner_aggregates(body: Rule | Aggregate) -> tuple[Aggregate, ...]:

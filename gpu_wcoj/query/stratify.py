@@ -323,7 +323,7 @@ def _apart(head_rule: Rule, negated: Atom, rule: Rule, loop: Collection[str]) ->
             )
             for comparison in compared
         )
-        if not may_be_null and all(comparison in rule.comparisons for comparison in there):
+        if not may_be_null and all(_says(rule, comparison) for comparison in there):
             atoms = tuple(atom for atom in head_rule.atoms if atom not in said)
             return replace(
                 head_rule,
@@ -331,6 +331,16 @@ def _apart(head_rule: Rule, negated: Atom, rule: Rule, loop: Collection[str]) ->
                 comparisons=tuple(comparison for comparison in head_rule.comparisons if comparison not in compared),
             )
     return None
+
+
+def _says(rule: Rule, comparison: Comparison) -> bool:
+    """Return whether a rule has a comparison, or joins the variable that must not be null."""
+    if comparison in rule.comparisons:
+        return True
+    name = comparison.left
+    if not isinstance(name, Variable) or name.is_null_safe or (comparison.op, comparison.right) != ("!=", NULL):
+        return False
+    return sum(atom.terms.count(name) for atom in rule.atoms) > 1
 
 
 def _all_in(comparison: Comparison) -> set[Variable]:

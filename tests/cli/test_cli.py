@@ -240,7 +240,7 @@ def test_help_and_version(capfd: pytest.CaptureFixture[str]):
     assert re.fullmatch(r"\d+\.\d+\.\d+\S*\n", capfd.readouterr().out)
     assert main(["run", "--help"]) == 0
     printed = capfd.readouterr().out
-    for option in ("-e", "--input", "--changes", "--tick-rows", "--count", "--output", "--backend", "--threads",
+    for option in ("-e", "-c", "--input", "--changes", "--tick-rows", "--count", "--output", "--backend", "--threads",
                    "--bag", "--json"):  # fmt: skip
         assert option in printed
 
@@ -255,6 +255,7 @@ def test_doctor_says_what_is_installed_and_how_to_get_the_rest(capsys, monkeypat
     assert lines["not-a-distribution"] == "missing, for tests: pip install it"
     assert "kernels" in lines["CPU"]
     assert lines["GPU"]
+    assert lines["Java"]
 
 
 def test_doctor_works_without_numba(capsys, monkeypatch):

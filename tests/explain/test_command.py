@@ -150,7 +150,7 @@ def test_a_checkpoint_is_read_and_not_written(capfd, tmp_path, graph, stream):
 
 
 def test_formats_and_files(capfd, tmp_path, graph):
-    for form in ("text", "json", "mermaid", "svg"):
+    for form in ("text", "json", "mermaid", "svg", "html"):
         path = tmp_path / f"plan.{form}"
         assert explained(capfd, "-e", TRIANGLE, "--format", form, "--output", path) == ""
         assert path.read_text() == explained(capfd, "-e", TRIANGLE, "--format", form)
@@ -181,7 +181,7 @@ def test_files_that_a_program_names_itself(capfd, tmp_path, graph):
         (["--stats", "FOLDER"], "statistics.json' cannot be read"),
         (["--stats", "FOLDER", "--input", "edge=GRAPH"], "has statistics without rows"),
         (["--save-stats", "FOLDER"], "--save-stats needs a state with rows, which is missing"),
-        (["--format", "dot"], 'Choose from: "text", "json", "mermaid", "svg"'),
+        (["--format", "dot"], 'Choose from: "text", "json", "mermaid", "svg", "html"'),
         (["--output", "/dev/null/x"], "'/dev/null/x' cannot be written"),
         (["--input", "egde=GRAPH"], "unknown relation 'egde'"),
         (["--input", "edge=GRAPH?tick=0"], "--input is one tick"),

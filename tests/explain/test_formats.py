@@ -6,6 +6,7 @@ import json
 import re
 import xml.etree.ElementTree as ET
 from dataclasses import asdict
+from html import unescape
 
 import pytest
 
@@ -145,6 +146,14 @@ def test_svg_stands_alone_and_nothing_leaves_it(shown, name):
     assert not re.search(r"(href|src|@import|url\((?!#))", svg)
 
 
+def test_html_holds_the_drawing_and_the_text(shown):
+    page, svg, text = shown("path", "html", "svg", "text")
+    assert page.startswith("<!DOCTYPE html>")
+    assert svg in page
+    (listed,) = re.findall("<pre>(.*)</pre>", page, re.DOTALL)
+    assert unescape(listed) == text
+
+
 def test_boxes_of_a_chain_do_not_overlap():
     svg = gw.Program(text_of("variants")).explain(format="svg")
     boxes = [
@@ -236,7 +245,7 @@ def test_golden_texts():
 
 def test_unknown_formats_and_statistics(tmp_path):
     program = gw.Program(text_of("path"))
-    with pytest.raises(UsageError, match="unknown format 'dot': expected one of 'datalog', 'json', "):
+    with pytest.raises(UsageError, match="unknown format 'dot': expected one of 'datalog', 'html', 'json', "):
         program.explain(format="dot")
     with pytest.raises(SchemaError, match="statistics.json"):
         program.explain(statistics=tmp_path)

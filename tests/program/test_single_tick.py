@@ -17,10 +17,12 @@ from gpu_wcoj.engine.options import ProgramOptions
 from gpu_wcoj.engine.replicas import proposed_by
 from gpu_wcoj.errors import UsageError
 from gpu_wcoj.join import delta, full_join
+from gpu_wcoj.kernels.protocol import PROPOSALS
 from gpu_wcoj.prepared_query import QuerySource, prepare_query
 from gpu_wcoj.query.datalog import parse
 from gpu_wcoj.trace.arrangement import UnsortedArrangement
 from tests.helpers.comparison import VALUES, table
+from tests.helpers.counted_work import total_work
 from tests.helpers.join_patterns import PATTERNS
 from tests.helpers.long_tests import IS_LONG
 from tests.reference.random_programs import random_text
@@ -317,3 +319,17 @@ def test_a_program_that_has_taken_a_tick_answers_nothing():
     program.step({"e": [(1, 2)]})
     with pytest.raises(UsageError, match="answer"):
         program.answer({"e": [(1, 2)]})
+
+
+@pytest.mark.parametrize("absent", ["gone(c, b)", "gone(b, c)"])
+def test_a_negated_atom_is_looked_up_by_the_order_that_lists_least(absent):
+    edges = [(x, (5 * x + y) % 400) for x in range(400) for y in range(20)]
+    gone = [(x, (3 * x) % 400) for x in range(400)]
+    program = gw.Program(
+        f"h(a, b) :- e(a, b), e(a, c), !{absent}.", inputs=["e", "gone"], bag=True, single_tick=True, threads=1
+    )
+    answer = program.answer({"e": edges, "gone": gone})["h"]
+    pairs = set(gone) if absent == "gone(b, c)" else {(y, x) for x, y in gone}
+    ends = {x: [y for other, y in edges if other == x] for x in range(400)}
+    assert dict(answer.rows()) == {(a, b): sum((b, c) not in pairs for c in ends[a]) for a, b in edges}
+    assert total_work(program)[PROPOSALS] <= 2 * len(edges)

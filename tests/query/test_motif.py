@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gpu_wcoj.errors import GpuWcojError, MotifSyntaxError, UnsupportedError, UsageError
+import gpu_wcoj as gw
+from gpu_wcoj.errors import GpuWcojError, MotifSyntaxError, TypeMismatchError, UnsupportedError, UsageError
 from gpu_wcoj.query.check import check
 from gpu_wcoj.query.ir import Rule
 from gpu_wcoj.query.motif import Graph, compile_motif, parse
@@ -312,3 +313,18 @@ def test_ids_are_a_relation_and_the_ends_of_edges_are_vertices():
         compile_motif(parse("(a)"), ids=["z"])
     with pytest.raises(UsageError, match="unknown semantics 'iso'"):
         compile_motif(parse("(a)"), semantics="iso")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("where", "says"),
+    [
+        ("e.amount > 'x'", "the text 'x' is compared with 'e.amount', which has numbers"),
+        ("e.kind = 5", "the number 5 is compared with 'e.kind', which has texts"),
+        ("e.kind IN (1, 2)", "the number 1 is compared with 'e.kind', which has texts"),
+        ("NOT ('x' < e.amount + 1 OR e.src = 1)", "the text 'x' is compared with 'e.amount [+] 1'"),
+    ],
+)
+def test_texts_and_numbers_do_not_compare(where, says):
+    edges = {"src": [1], "dst": [2], "amount": [1.5], "kind": ["a"]}
+    with pytest.raises(TypeMismatchError, match=says):
+        gw.find("(a)-[e]->(b)", edges=edges, where=where)

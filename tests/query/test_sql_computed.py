@@ -62,12 +62,12 @@ AGGREGATES = (
     "stddev(a)", "stddev_pop(f)", "var_samp(m)", "variance(a)", "median(a)", "median(f)", "quantile_cont(f, 0.25)",
     "quantile_disc(a, 0.5)", "percentile_cont(0.5) WITHIN GROUP (ORDER BY f)", "bool_or(p)", "bool_and(a > 1)",
     "string_agg(s, ',' ORDER BY s, b)", "string_agg(DISTINCT s, '' ORDER BY s)", "min(round(f))", "sum(ceil(m))",
-    "arg_max(s, a * 1000 + b * 100 + length(s))", "count(DISTINCT left(s, 1))", "count(DISTINCT round(f))",
+    "arg_max(s, a * 1000 + b * 100 + unicode(s))", "count(DISTINCT left(s, 1))", "count(DISTINCT round(f))",
     "sum(f) FILTER (WHERE round(f) > 0)", "median(b) FILTER (WHERE p)", "first(s ORDER BY s)", "last(a ORDER BY a)",
     "array_to_string(list(a ORDER BY a), '/')", "count_if(a > 1)", "bit_or(a)", "product(a)", "max(s)",
     "count(*)", "avg(m)", "sum(a)",
     "round(corr(a, b), 6)", "round(avg(f), 2)", "sum(a) / count(*)", "count(DISTINCT (a, b))", "geomean(abs(a) + 1)",
-    "mad(a)", "round(kurtosis(a), 6)", "max(d) - min(d)", "coalesce(median(f), 0) + 1", "any_value(a + 0 * b)",
+    "mad(a)", "round(kurtosis(a), 6)", "max(d) - min(d)", "coalesce(median(f), 0) + 1", "any_value(7 + 0 * a)",
 )  # fmt: skip
 KEYS = ("a", "left(s, 1)", "date_trunc('year', d)", "p", "round(f)", "a, s", "CASE WHEN b > 1 THEN 'x' END", "")
 HAVING = ("median(a) > 0", "count(*) > 1", "stddev(a) IS NOT NULL", "bool_or(p)", "string_agg(s, '' ORDER BY s) > 'x'")

@@ -376,3 +376,46 @@ def test_views_say_what_to_write_for_pivot():
         gw.view("PIVOT t ON k USING sum(v)", t=PIVOTED)
     with pytest.raises(UnsupportedError, match="PIVOT is not supported"):
         gw.view("SELECT * FROM t PIVOT (sum(v) FOR k IN ('a'))", t=PIVOTED, dialect="snowflake")
+
+
+class TestFirstTries:
+    """What users of DuckDB type first."""
+
+    TABLE = pa.table({"id": [1, 2], "name": ["a", "b"], "price": [1.5, 2.0], "day": pa.array([0, 31], pa.date32())})
+
+    @pytest.mark.parametrize(
+        ("text", "name", "values"),
+        [
+            ("SELECT t FROM t LIMIT 1", "t", [{"id": 1, "name": "a", "price": 1.5, "day": dt.date(1970, 1, 1)}]),
+            ("SELECT u FROM unnest([1, 2]) u", "u", [1, 2]),
+            ("SELECT u FROM t, unnest([id, 7]) u WHERE id = 2", "u", [2, 7]),
+            ("SELECT strftime(day, '%m') FROM t ORDER BY 1", "strftime", ["01", "02"]),
+            ("SELECT ifnull(name, '?') FROM t", "ifnull", ["a", "b"]),
+            ("SELECT len(name) FROM t WHERE id = 1", "len", [1]),
+        ],
+    )
+    def test_answers_and_names(self, text, name, values):
+        answer = gw.query(text, t=self.TABLE)
+        assert answer.to_arrow().column_names == [name]
+        assert sorted(map(str, answer.to_arrow()[name].to_pylist())) == sorted(map(str, values))
+
+    @pytest.mark.parametrize(
+        ("text", "error", "says"),
+        [
+            ("SELECT id FROM t WHERE price > 'x'", TypeMismatchError, r"'x' is not a number \(line 1, column 24\)"),
+            ("SELECT id FROM t WHERE id IN ('1', 'x')", TypeMismatchError, "the text 'x' is not a number"),
+            ("SELECT id FROM t WHERE day > '1970-13-01'", TypeMismatchError, r"'1970-13-01' is not .*column 24\)"),
+            ('SELECT id FROM t WHERE name = "a"', ColumnError, "A text stands in single quotes: 'a'"),
+            ("SELECT roun(price) FROM t", UnsupportedError, "Did you mean 'ROUND'"),
+            ("SELECT id FROM 'no.parquet'", UnknownRelationError, "There is no file 'no.parquet'"),
+            ("SELECT id FROM t WHERE id = $1", UnsupportedError, "Write the value into the text"),
+            ("SELECT id FROM t LIMIT -1", SqlSyntaxError, "LIMIT/OFFSET cannot be negative"),
+        ],
+    )
+    def test_mistakes(self, text, error, says):
+        with pytest.raises(error, match=says):
+            gw.query(text, t=self.TABLE)
+
+    def test_texts_that_are_numbers_compare(self):
+        assert gw.query("SELECT id FROM t WHERE price > '1.75'", t=self.TABLE).rows() == [(2,)]
+        assert gw.query("SELECT id FROM t WHERE id = '0x2'", t=self.TABLE).rows() == [(2,)]

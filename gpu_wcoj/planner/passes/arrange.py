@@ -248,9 +248,32 @@ def _look_up_in_existing(existing: ArrangementsBySelection, check: Check, newest
     keys = existing.get(check.use.key.selection, [check.use.key])
     term_of = dict(zip(check.use.key.order, check.terms, strict=True))
     key = next((key for key in keys if term_of[key.order[-1]] == newest), keys[0])
+    return _look_up_by(check, key)
+
+
+def _look_up_by(check: Absent, key: ArrangementKey) -> Absent:
+    """Return a negated atom looked up in an arrangement of another order."""
     place = [check.use.key.order.index(column) for column in key.order]
     use = AtomUse(check.use.atom, key, tuple(check.use.variables[i] for i in place))
     return Absent(use, tuple(check.terms[i] for i in place))
+
+
+def with_last_variable_last(path: DeltaPath) -> DeltaPath:
+    """Return the path that looks a negated atom of its last step up by the variable at last.
+
+    Then the step need not list the values of its variable to count them. The arrangement belongs to this path alone.
+    """
+    if not path.steps or len(path.steps[-1].checks) != 1:
+        return path
+    *steps, step = path.steps
+    (check,) = step.checks
+    if not isinstance(check, Absent) or check.terms.count(step.variable) != 1:
+        return path
+    key = check.use.key
+    newest = key.order[check.terms.index(step.variable)]
+    order = (*(column for column in key.order if column != newest), newest)
+    absent = _look_up_by(check, key._replace(order=order))
+    return replace(path, steps=(*steps, replace(step, checks=(absent,))))
 
 
 # Reuse arrangements: for seeds, and for variant orders that need no further arrangement.

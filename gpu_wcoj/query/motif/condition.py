@@ -724,6 +724,7 @@ class ConditionWriter:
         value, kind = self.to_term(literal.value)
         for constant in literal.values:
             _check_moment(constant, kind)
+            _check_constant(constant, literal.value, kind)
         values = tuple(Constant(one.value) if isinstance(one, Moment) else one for one in literal.values)
         are_integers = [isinstance(constant.value, int) for constant in values]
         if kind in _FLOATS or (kind is None and not all(are_integers) and any(are_integers)):
@@ -769,8 +770,9 @@ class ConditionWriter:
     def compared(self, left: Value, right: Value) -> tuple[Expression, Expression]:
         """Translate two values that are compared."""
         terms = self.to_term(left), self.to_term(right)
-        _check_moment(left, terms[1][1])
-        _check_moment(right, terms[0][1])
+        for constant, opposite, kind in ((left, right, terms[1][1]), (right, left, terms[0][1])):
+            _check_moment(constant, kind)
+            _check_constant(constant, opposite, kind)
         return self.unify_types(*terms)
 
     def unify_types(
@@ -793,6 +795,18 @@ def _check_moment(moment: Value, kind: str | None) -> None:
             f"the {moment.kind} '{moment.value}' is compared with values of type '{kind}': expected the same type.\n"
             "  Write a literal of that type."
         )
+
+
+def _check_constant(constant: Value, opposite: Value, kind: str | None) -> None:
+    """Raise `TypeMismatchError` if a text is compared with numbers, or a number with texts."""
+    if not isinstance(constant, Constant) or isinstance(constant, Moment):
+        return
+    is_text, is_number = isinstance(constant.value, str), type(constant.value) in (int, float)
+    numbers = ("integer", "whole", "decimal", "wide", *_FLOATS)
+    if (is_text and kind in numbers) or (is_number and kind == "string"):
+        what = f"the text '{constant.value}'" if is_text else f"the number {constant.value}"
+        has, remedy = ("numbers", "a number") if is_text else ("texts", "a text in single quotes")
+        raise TypeMismatchError(f"{what} is compared with '{opposite}', which has {has}.\n  Write {remedy}.")
 
 
 def _double(value: Expression, kind: str | None) -> Expression:

@@ -7,13 +7,15 @@ equivalence relation gets the rules of its closure.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
-from typing import Any, Final
+from typing import Final
 
 from gpu_wcoj.errors import TypeMismatchError, UnsupportedError
 from gpu_wcoj.query.ir import (
+    NULL,
     NULL_AWARE,
     Aggregate,
     Atom,
@@ -29,7 +31,7 @@ from gpu_wcoj.query.ir import (
     Variable,
     variables_of,
 )
-from gpu_wcoj.query.safety import bound_variables, standing
+from gpu_wcoj.query.safety import bound_variables, expressions, occurrences, rewritten, standing
 from gpu_wcoj.query.souffle import records
 from gpu_wcoj.query.souffle.functors import SPELLED, functor
 from gpu_wcoj.query.souffle.types import RECORD, Definition, TypeTable, family, format_type
@@ -167,7 +169,7 @@ class _RuleRewriting:
 
     def __init__(self, program: Rewriting, rule: Rule) -> None:
         self.program, self.types, self.rule = program, program.types, rule
-        self.names = {variable.name for variable in _all_variables(rule)}
+        self.names = {variable.name for variable in occurrences(rule)}
         self.ranges: list[tuple[Variable, Call]] = []
 
     def rewritten(self) -> Rule:
@@ -177,7 +179,7 @@ class _RuleRewriting:
         terms = tuple(self.head_term(rule.head, i, term, types) for i, term in enumerate(rule.head.terms))
         self.place_ranges(body)
         head = replace(rule.head, terms=terms)
-        return Rule(head, tuple(body.atoms), tuple(body.comparisons), tuple(body.negated))
+        return without_unread_records(Rule(head, tuple(body.atoms), tuple(body.comparisons), tuple(body.negated)))
 
     def head_term(self, head: Atom, index: int, term: Expression, types: TypeOf) -> Expression:
         column = self.program.column(head.relation, index, len(head.terms))
@@ -636,13 +638,42 @@ class _RuleRewriting:
             self.program.helpers.append(Rule(Atom(relation, (*keys, *ends)), (interval,), (long, half)))
 
 
+def without_unread_records(rule: Rule) -> Rule:
+    """Return a rule that packs no record which nothing reads: its parts must still not be null.
+
+    Examples
+    --------
+    >>> x, record = Variable("x"), Variable("record")
+    >>> packed = Call("pack_n", (Constant(""), x), function=functor("pack_n"))
+    >>> print(without_unread_records(Rule(Atom("p", (x,)), (Atom("e", (x,)),), (Comparison("=", record, packed),))))
+    p(x) :- e(x), x != null.
+    """
+    counts = Counter(occurrences(rule))
+    comparisons: list[Comparison] = []
+    for comparison in rule.comparisons:
+        left = comparison.left
+        is_unread = isinstance(left, Variable) and counts[left] == 1 and comparison.op == "="
+        is_unread = is_unread and _is_packed(comparison.right)
+        nulls = [Comparison("!=", part, NULL, comparison.span) for part in variables_of((comparison.right,))]
+        comparisons += nulls if is_unread else [comparison]
+    smaller = replace(rule, comparisons=tuple(comparisons))
+    return rule if smaller == rule else without_unread_records(smaller)
+
+
+def _is_packed(expression: Expression) -> bool:
+    """Return whether an expression packs variables and constants, so that it always has a value."""
+    if not (isinstance(expression, Call) and expression.op.startswith("pack_")):
+        return False
+    return all(not isinstance(part, (Call, Aggregate)) or _is_packed(part) for part in expression.arguments)
+
+
 def renamed_reads(rule: Rule, relation: str, name: str) -> Rule:
     """Return a rule that reads another relation instead of `relation`."""
 
     def read(atom: Atom) -> Atom:
         return replace(atom, relation=name) if atom.relation == relation else atom
 
-    return _rewritten(rule, read, lambda variable: variable)
+    return rewritten(rule, lambda variable: variable, read)
 
 
 def numbered(rule: Rule) -> Rule:
@@ -654,37 +685,7 @@ def numbered(rule: Rule) -> Rule:
             return names.setdefault(variable, Variable(f"_#{len(names) + 1}"))
         return variable
 
-    return _rewritten(rule, lambda atom: atom, assign_number)
-
-
-def _rewritten(rule: Rule, read: Callable[[Atom], Atom], name: Callable[[Variable], Variable]) -> Rule:
-    """Return a rule with other atoms in its bodies and other variables."""
-
-    def expression(piece: Expression) -> Expression:
-        if isinstance(piece, Variable):
-            return name(piece)
-        if isinstance(piece, Call):
-            return replace(piece, arguments=tuple(map(expression, piece.arguments)))
-        if isinstance(piece, Aggregate):
-            value = None if piece.value is None else expression(piece.value)
-            return replace(piece, value=value, **body(piece))
-        return piece
-
-    def terms(atom: Atom) -> Atom:
-        return replace(atom, terms=tuple(map(expression, atom.terms)))
-
-    def compared(comparison: Comparison) -> Comparison:
-        return replace(comparison, left=expression(comparison.left), right=expression(comparison.right))
-
-    def body(piece: Rule | Aggregate) -> dict[str, Any]:
-        atoms = tuple(terms(read(atom)) for atom in piece.atoms)
-        comparisons = tuple(map(compared, piece.comparisons))
-        return {
-            "atoms": atoms, "comparisons": comparisons, "negated": tuple(terms(read(atom)) for atom in piece.negated)
-        }  # fmt: skip
-
-    head = terms(rule.head)
-    return replace(rule, head=head, **body(rule))
+    return rewritten(rule, assign_number)
 
 
 def _text(expression: Expression) -> str:
@@ -697,46 +698,17 @@ def _text(expression: Expression) -> str:
     return str(expression)
 
 
-def _all_variables(piece: Rule | Aggregate) -> Iterator[Variable]:
-    """Yield the variables of a rule, those of its aggregates included."""
-    atoms = (piece.head, *piece.atoms, *piece.negated) if isinstance(piece, Rule) else (*piece.atoms, *piece.negated)
-    terms = [term for atom in atoms for term in atom.terms]
-    terms += [side for comparison in piece.comparisons for side in (comparison.left, comparison.right)]
-    if isinstance(piece, Aggregate) and piece.value is not None:
-        terms.append(piece.value)
-    yield from _variables(terms)
-
-
-def _variables(terms: Iterable[Expression]) -> Iterator[Variable]:
-    for term in terms:
-        if isinstance(term, Variable):
-            yield term
-        elif isinstance(term, Call):
-            yield from _variables(term.arguments)
-        elif isinstance(term, Aggregate):
-            yield from _all_variables(term)
-
-
 def has_open_calls(rule: Rule) -> bool:
     """Return whether a rule has calls that `Rewriting` rewrites."""
-    atoms = (rule.head, *rule.read)
-    terms = [term for atom in atoms for term in atom.terms]
-    bodies: list[Rule | Aggregate] = [rule]
-    waiting: list[Expression] = list(terms)
-    while bodies or waiting:
-        if bodies:
-            body = bodies.pop()
-            waiting += [side for one in body.comparisons for side in (one.left, one.right)]
-            if isinstance(body, Aggregate) and body.value is not None:
-                waiting.append(body.value)
-            continue
+    waiting = list(expressions(rule))
+    while waiting:
         term = waiting.pop()
         if isinstance(term, Call):
             if is_open(term):
                 return True
             waiting += term.arguments
         elif isinstance(term, Aggregate):
-            bodies.append(term)
+            waiting += expressions(term)
     return False
 
 

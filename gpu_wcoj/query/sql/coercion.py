@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
+from gpu_wcoj.arrow import sql_expressions
+from gpu_wcoj.arrow.constants import encode_constant
 from gpu_wcoj.data.schema import INT64, INTERVAL, MAX_DIGITS, UUID, DataType
-from gpu_wcoj.errors import nearest
+from gpu_wcoj.errors import TypeMismatchError, nearest
 from gpu_wcoj.query.constant_folding import is_spelled
 from gpu_wcoj.query.ir import CHECKED, NULL, TRUE, Call, Constant, Expression, Variable
 from gpu_wcoj.query.sql.scope import DATE, Branch, RuleWriter, Values, as_text, is_date, literal
@@ -100,6 +102,17 @@ def is_zoned(value: Expression) -> bool:
     return text is not value and str(text).endswith('+00:00"')
 
 
+def label(kind: str | None) -> str:
+    """Return the name of a type for people, in quotes."""
+    return f"'{'decimal' if kind == 'decimal' else DataType(kind).label if kind else 'unknown'}'"
+
+
+def nearest_function(name: str, python_names: Iterable[str]) -> str:
+    """Return `nearest` among the functions that queries may call."""
+    names = {*FUNCTION_NAMES, *(known.upper() for known in sql_expressions.function_names())}
+    return nearest(name.upper(), sorted(names)) or nearest(name, python_names)
+
+
 def date_call(value: Expression) -> Expression:
     """Return a date literal as a value that a column can have; other values unchanged."""
     if not isinstance(value, Call) or value.op != DATE:
@@ -125,13 +138,14 @@ class Coercion(RuleWriter):
         for side, opposite in ((left, right), (right, left)):
             kind = self.kind(opposite)
             if is_date(side) and kind is not None and not kind.startswith(("date", "timestamp")):
-                raise self.place.mistyped(f"a date is compared with a value of type '{kind}'", node)
+                raise self.place.mistyped(f"a date is compared with a value of type {label(kind)}", node)
             if is_zoned(side) and kind is not None and "tz=" not in kind:
-                raise self.place.mistyped(f"a time with a zone is compared with a value of type '{kind}'", node)
+                raise self.place.mistyped(f"a time with a zone is compared with a value of type {label(kind)}", node)
         if self.kind(right) == "date32[day]" or self.kind(left) == "date32[day]":
             left, right = self._as_days(left, node), self._as_days(right, node)
         left, right = as_text(left), as_text(right)
         self._check_groups(left, right, node)
+        self._check_times(left, right, node)
         families = [self._family(value) for value in (left, right)]
         is_float = any(isinstance(value, Constant) and isinstance(value.value, float) for value in (left, right))
         target = "double" if is_float and "integer" in families else _common(set(families))
@@ -143,7 +157,7 @@ class Coercion(RuleWriter):
             return value
         day, _, time = str(value.arguments[0]).strip('"').partition(" ")
         if time.strip("0:."):
-            raise self.place.mistyped("a time is compared with a value of type 'date32[day]'", node)
+            raise self.place.mistyped("a time is compared with a value of type 'date'", node)
         return Call(DATE, (Constant(day),))
 
     def _converted(self, value: Expression, target: str, scale: int = 0) -> Expression:
@@ -164,15 +178,32 @@ class Coercion(RuleWriter):
         groups = {group_of(kind) for kind in kinds if kind is not None}
         is_text = any(map(is_spelled, (left, right)))
         if len(groups) > 1 and not (is_text and groups == {"text", "time"}):
-            raise self.place.mistyped(f"values of the types '{kinds[0]}' and '{kinds[1]}' do not compare", node)
+            raise self.place.mistyped(
+                f"values of the types {label(kinds[0])} and {label(kinds[1])} do not compare", node
+            )
         is_constant = any(isinstance(value, Constant) for value in (left, right))
         is_join = isinstance(node, exp.EQ) and all(isinstance(value, Variable) for value in (left, right))
         is_wide = kinds[0] != kinds[1] and any(kind is not None and is_long(kind) for kind in kinds)
         if is_wide and not is_constant and not is_join:
-            raise self.place.mistyped(f"values of the types '{kinds[0]}' and '{kinds[1]}' do not compare", node)
+            raise self.place.mistyped(
+                f"values of the types {label(kinds[0])} and {label(kinds[1])} do not compare", node
+            )
         if groups == {"time"} and len({DataType(kind).family for kind in kinds if kind is not None}) > 1:
-            what = f"this compares values of the types '{kinds[0]}' and '{kinds[1]}'; give both columns one of the two"
-            raise self.place.mistyped(what, node)
+            types = f"{label(kinds[0])} and {label(kinds[1])}"
+            raise self.place.mistyped(
+                f"this compares values of the types {types}; give both columns one of the two", node
+            )
+
+    def _check_times(self, left: Expression, right: Expression, node: Node) -> None:
+        """Raise if a text is compared with times of a type that it has no value of."""
+        for side, opposite in ((left, right), (right, left)):
+            kind = self.kind(opposite)
+            if isinstance(side, Constant) and isinstance(side.value, str) and kind and group_of(kind) == "time":
+                try:
+                    _ = encode_constant(side.value, DataType(kind))
+                except TypeMismatchError:
+                    what = f"the text '{side.value}' is not a value of type {label(kind)}"
+                    raise self.place.mistyped(what, node) from None
 
     def _family(self, value: Expression) -> str:
         if isinstance(value, Constant) and isinstance(value.value, (int, float, Decimal)):
@@ -229,7 +260,7 @@ class Coercion(RuleWriter):
         if any(map(is_date, converted)) and not all(is_date(value) or value == NULL for value in converted):
             for kind in (self.kind(value) for value in converted if not is_date(value) and value != NULL):
                 if kind is not None and not kind.startswith(("date", "timestamp")):
-                    raise self.place.mistyped(f"a date cannot be combined with a value of type '{kind}'", node)
+                    raise self.place.mistyped(f"a date cannot be combined with a value of type {label(kind)}", node)
             converted = [as_text(value) for value in converted]
         return converted
 
@@ -318,8 +349,7 @@ class Coercion(RuleWriter):
             return self._python_call(node, python_function)
         if isinstance(node, exp.Anonymous):
             python_names = [function.name for function in self.functions.values()]
-            near = nearest(node.name.upper(), FUNCTION_NAMES) or nearest(node.name, python_names)
-            what = f"unknown function '{node.name}'.{near}"
+            what = f"unknown function '{node.name}'.{nearest_function(node.name, python_names)}"
             others = f", or {', '.join(python_names)}" if python_names else ""
             raise place.refused(what, node, f"Write a function of DuckDB{others}.")
         instead = INSTEAD.get(type(node).__name__, "")

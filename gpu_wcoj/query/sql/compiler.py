@@ -13,7 +13,7 @@ from gpu_wcoj.query.sql.coercion import FUNCTION_NAMES
 from gpu_wcoj.query.sql.first_rows import is_ordered
 from gpu_wcoj.query.sql.scope import ANSWER, Derived
 from gpu_wcoj.query.sql.select import Queries
-from gpu_wcoj.query.sql.source import Place, check_parts, describe_node
+from gpu_wcoj.query.sql.source import Place, check_parts, refused_statement
 from gpu_wcoj.query.sql.source import statements as read
 from gpu_wcoj.user_functions import Function
 
@@ -72,9 +72,7 @@ class Compiler(Queries):
         place = self.place
         if not isinstance(node, exp.Create):
             if not isinstance(node, (exp.Query, exp.Subquery, exp.Values, exp.Pivot)):
-                raise place.refused(
-                    f"{describe_node(node)} is not supported", node, "Write SELECT or CREATE VIEW name AS SELECT."
-                )
+                raise refused_statement(node, place)
             if ANSWER in self.views:
                 raise place.wrong("there are two queries without a name; write CREATE VIEW name AS for each", node)
             if place.names.matching(ANSWER, False, self.tables, is_table=True):

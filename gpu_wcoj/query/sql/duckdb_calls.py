@@ -18,7 +18,7 @@ from gpu_wcoj.arrow import sql_expressions
 from gpu_wcoj.data.schema import INT64, DataType
 from gpu_wcoj.errors import GpuWcojError, TypeMismatchError, UnsupportedError
 from gpu_wcoj.query.ir import NULL, Call, Constant, Expression, variables_of
-from gpu_wcoj.query.sql.coercion import CLOCK, INSTEAD, Coercion, sql_call
+from gpu_wcoj.query.sql.coercion import CLOCK, INSTEAD, Coercion, group_of, sql_call
 from gpu_wcoj.query.sql.scope import DATE, Branch, Case, GroupedScope, Scope, as_text, digits_of
 
 if TYPE_CHECKING:
@@ -38,6 +38,10 @@ def _is_of_one_atom(branch: Branch, values: Iterable[Expression]) -> bool:
     """Return whether the variables of values are in one atom."""
     variables = set(variables_of(values))
     return not variables or any(variables.issubset(atom.terms) for atom in branch.atoms)
+
+
+_TARGETS = {"number": ("number", ("HUGEINT", "DOUBLE")), "time": ("date or a time", ("TIMESTAMPTZ", "TIME"))}
+"""Per group of types, what its values are, and the types of which one takes a text that is one."""
 
 
 class DuckDBCalls(Coercion):
@@ -103,6 +107,7 @@ class DuckDBCalls(Coercion):
         is_join = is_condition and not isinstance(scope, GroupedScope) and not _is_of_one_atom(branch, values)
         if is_join and isinstance(error, TypeMismatchError):
             raise error
+        self._check_texts(node, kinds)
         shown = self.place.text_of(node)
         binding = _bound(expression, kinds, shown)
         if binding.problem:
@@ -114,6 +119,26 @@ class DuckDBCalls(Coercion):
             if constant is not None:
                 return branch, constant
         return branch, sql_call(expression, tuple(map(as_text, values)), kinds, binding.kind)
+
+    def _check_texts(self, node: Node, kinds: Iterable[DataType]) -> None:
+        """Raise if a text is compared with columns of numbers or times, and is not one."""
+        from sqlglot import expressions as exp
+
+        groups = {group_of(kind.name) for kind in kinds}
+        target = _TARGETS.get(min(groups)) if len(groups) == 1 else None
+        if target is None or not isinstance(node, exp.Predicate):
+            return
+        parts = list(node.iter_expressions())
+        texts = [part for part in parts if isinstance(part, exp.Literal) and part.is_string]
+        if not all(part in texts or isinstance(part, exp.Column) for part in parts):
+            return
+        what, types = target
+        for text in (part.sql("duckdb") for part in texts):
+            tried = " AND ".join(f"TRY_CAST({text} AS {kind}) IS NULL" for kind in types)
+            if sql_expressions.constant(tried):
+                error = self.place.mistyped(f"the text {text} is not a {what}", node)
+                error.args = (f"{error}\n  Compare the column with a {what}.",)
+                raise error
 
     def bound_group(
         self, expression: str, kinds: Sequence[str | None], node: Node, is_window: bool = False

@@ -38,7 +38,7 @@ from gpu_wcoj.query.ir import (
     valued_variables,
     variables_of,
 )
-from gpu_wcoj.query.sql.source import Place, check_parts, describe_node
+from gpu_wcoj.query.sql.source import Place, check_parts, describe_node, written_name
 from gpu_wcoj.user_functions import Function
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ class Scope:
         names = place.names.matching(node.this, bool(node.args.get("quoted")), (source.name for source in self.sources))
         return next((source for source in self.sources if source.name in names), None)
 
-    def unknown(self, node: ColumnNode, place: Place) -> ColumnError | UnknownRelationError:
+    def unknown(self, node: ColumnNode, place: Place) -> ColumnError | UnknownRelationError | UnsupportedError:
         """Return the error for an unknown column."""
         sources: list[Source] = []
         columns: list[str] = []
@@ -159,14 +159,21 @@ class Scope:
         if node.args.get("table"):
             table = node.args["table"]
             return place.unknown(table, [source.name for source in sources], "relations in reach")
+        if place.names.matching(name, bool(node.this.args.get("quoted")), [source.name for source in sources]):
+            return place.refused(f"the relation '{name}' as a value is not supported", node, "Name its columns.")
+        error: ColumnError
+        is_text = bool(node.this.args.get("quoted")) and place.text_of(node).startswith('"')
+        remedy = f"\n  A text stands in single quotes: '{name}'." if is_text else ""
         if len(sources) == 1:
-            return place.marked(ColumnError(sources[0].name, name, columns), node)
+            error = ColumnError(sources[0].name, name, columns)
+            error.args = (f"{error}{remedy}",)
+            return place.marked(error, node)
         error = ColumnError("", name, dict.fromkeys(columns))
         remaining_lines = str(error).split("\n", 1)[1]
         reach = (
             f" in reach ({', '.join(source.name for source in sources)})" if sources else ", as the query has no FROM"
         )
-        error.args = (f"unknown column '{name}'{reach}.\n{remaining_lines}",)
+        error.args = (f"unknown column '{name}'{reach}.\n{remaining_lines}{remedy}",)
         return place.marked(error, node)
 
 
@@ -187,16 +194,25 @@ def column_name(item: Node, position: int, scope: Scope, place: Place) -> str:
     """Return the name of a column without an alias: of the column or function."""
     from sqlglot import expressions as exp
 
-    if isinstance(item, (exp.Paren, exp.Window, exp.Filter, exp.IgnoreNulls, exp.RespectNulls, exp.WithinGroup)):
-        return column_name(item.this, position, scope, place)
-    if isinstance(item, (exp.Anonymous, exp.AnonymousAggFunc)):
-        return str(item.name).lower()
+    while isinstance(item, exp.Paren):
+        item = item.this
     if isinstance(item, exp.Column):
         column_number = scope.resolve_local(item, place)
         columns = [*scope.visible, *(column for source in scope.sources for column in source.columns)]
         return next((name for name, candidate in columns if candidate == column_number), str(item.name))
+    return calculation_name(item, position, place)
+
+
+def calculation_name(item: Node, position: int, place: Place) -> str:
+    """Return the name of a calculation: of its function, or ``column`` and the position."""
+    from sqlglot import expressions as exp
+
+    while isinstance(item, (exp.Paren, exp.Window, exp.Filter, exp.IgnoreNulls, exp.RespectNulls, exp.WithinGroup)):
+        item = item.this
+    if isinstance(item, (exp.Anonymous, exp.AnonymousAggFunc)):
+        return str(item.name).lower()
     if isinstance(item, exp.Func) and not isinstance(item, (exp.Connector, exp.Predicate, exp.Cast)):
-        return item.sql_name().lower()
+        return written_name(item, place)
     return f"column{position}"
 
 

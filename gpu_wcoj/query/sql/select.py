@@ -28,7 +28,7 @@ from gpu_wcoj.query.ir import (
     Variable,
     variables_of,
 )
-from gpu_wcoj.query.sql.coercion import group_of, is_long
+from gpu_wcoj.query.sql.coercion import group_of, is_long, label
 from gpu_wcoj.query.sql.conditions import TRUE_VALUE, added_to, binding, creation_order
 from gpu_wcoj.query.sql.duckdb_calls import DuckDBCalls
 from gpu_wcoj.query.sql.first_rows import (
@@ -70,6 +70,7 @@ from gpu_wcoj.query.sql.source import (
     has_query,
     is_grouped,
     is_unnest,
+    refused_statement,
     unique,
     windows_in,
 )
@@ -392,9 +393,7 @@ class Queries(FromClause):
         finally:
             self.is_operand = around
             _ = self.named_here.pop()
-        raise self.place.refused(
-            f"{describe_node(node)} is not supported", node, "Write SELECT or CREATE VIEW name AS SELECT."
-        )
+        raise refused_statement(node, self.place)
 
     def with_clause(self, node: Node) -> None:
         """Compile the common table expressions of WITH."""
@@ -779,7 +778,7 @@ class Queries(FromClause):
             column = groups.n_keys + (aggregate.argument or 0)
             kind = groups.kind(column)
             if kind is not None and group_of(kind) != "number" and not kind.startswith("duration"):
-                raise self.place.mistyped(f"{aggregate.op.upper()} needs numbers: got type '{kind}'", node)
+                raise self.place.mistyped(f"{aggregate.op.upper()} needs numbers: got type {label(kind)}", node)
             if kind is not None and (is_long(kind) or group_of(kind) != "number"):
                 distinct = "DISTINCT " * aggregate.is_distinct
                 checked[-1] = _ComputedAggregate(f'{aggregate.op}({distinct}"${column}")', node)

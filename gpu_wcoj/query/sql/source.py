@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
 from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -282,6 +283,9 @@ class Place:
         """Return the error for an unknown relation."""
         names = list(available)
         remedy = "" if names else f"Pass its rows: {node.name}=..."
+        is_path = re.fullmatch(r"[^*?:]+[./][^*?:]+", node.name) and what == "relations"
+        if is_path and not os.path.exists(node.name):
+            remedy = f"There is no file '{node.name}'."
         return self.marked(UnknownRelationError(node.name, names, what, remedy=remedy), node)
 
     def marked(self, error: _Error, node: Node | None) -> _Error:
@@ -541,7 +545,6 @@ _NODES = {
     "Parameter": "a parameter",
     "LogicalAnd": "BOOL_AND",
     "LogicalOr": "BOOL_OR",
-    "Command": "this statement",
 }
 _WORDS = {
     "limit": ("LIMIT here", "Write it at the end of a SELECT that stands alone, in FROM or in WITH."),
@@ -572,6 +575,36 @@ _WORDS = {
     "when": ("a point in time", "Relations are as the last tick has left them."),
     "version": ("a version of a table", "Relations are as the last tick has left them."),
 }
+
+
+_SELECT = "Write SELECT or CREATE VIEW name AS SELECT."
+_CHANGE = "Pass the rows as tables; a view takes changes by its method apply()."
+_STATEMENTS = {
+    "EXPLAIN": "Call explain() of the answer or the view, or write 'gpu-wcoj explain' on the command line.",
+    "SHOW": "Write DESCRIBE name for the columns of a relation.",
+    "COPY": "Write a SELECT, and store its answer.",
+    **dict.fromkeys(("INSERT", "UPDATE", "DELETE", "MERGE", "TRUNCATE TABLE"), _CHANGE),
+}
+"""Advice for statements that are not queries, by their first word."""
+
+
+def refused_statement(node: Node, place: Place) -> UnsupportedError:
+    """Return the error for a statement that is not a query, which points at its first word."""
+    word = str(node.name).upper() if type(node).__name__ == "Command" else describe_node(node)
+    found = re.search(rf"\b{word.split()[0]}\b", place.text, re.IGNORECASE)
+    start, end = found.span() if found is not None else (0, 1)
+    message = pointed(f"{word} is not supported", place.text, *place.span_at(start, end - start), place.source)
+    return UnsupportedError(f"{message}\n  {_STATEMENTS.get(word, _SELECT)}")
+
+
+def written_name(node: Node, place: Place) -> str:
+    """Return the name of a function as it is written, in lower case."""
+    if isinstance(node.meta.get("start"), int):
+        name = place.text[node.meta["start"] : node.meta["end"] + 1].lower()
+        if name.isidentifier():
+            return name
+    name = describe_node(node)
+    return str(type(node).sql_name() if " " in name else name).lower()  # type: ignore[attr-defined]  # a function
 
 
 def check_parts(node: Node, place: Place, *allowed: str) -> None:

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gpu_wcoj.errors import ColumnError
-from gpu_wcoj.query.sql.source import Place, Quoted, describe_node, statements
+from gpu_wcoj.query.sql.scope import calculation_name
+from gpu_wcoj.query.sql.source import Place, Quoted, statements
 from gpu_wcoj.user_functions import Function
 
 if TYPE_CHECKING:
@@ -505,7 +506,7 @@ def _conjuncts(node: Node) -> list[Node]:
     return [node]
 
 
-def shown_names(query: Node, columns: Sequence[str]) -> list[str]:
+def shown_names(query: Node, columns: Sequence[str], place: Place) -> list[str]:
     """Return names for the columns of an answer, with short ones for calculations.
 
     They are those of the engine: of the function, or ``column`` and the position. Columns between two ``*`` keep their
@@ -524,23 +525,6 @@ def shown_names(query: Node, columns: Sequence[str]) -> list[str]:
             position = number if step == 1 else -1 - number
             if items[position].is_star or isinstance(items[position], exp.Columns) or number >= len(names):
                 break
-            name = _calculation_name(items[position])
-            if name is not None:
-                names[position] = name or f"column{position % len(names)}"
+            if not isinstance(items[position].unnest(), (exp.Alias, exp.Column, exp.Aliases)):
+                names[position] = calculation_name(items[position], position % len(names), place)
     return names
-
-
-def _calculation_name(item: Node) -> str | None:
-    """Return a function's name, "" for other calculations, None for a column or an alias."""
-    from sqlglot import expressions as exp
-
-    while isinstance(item, (exp.Paren, exp.Window, exp.Filter, exp.IgnoreNulls, exp.RespectNulls, exp.WithinGroup)):
-        item = item.this
-    if isinstance(item, (exp.Alias, exp.Column, exp.Aliases)):
-        return None
-    if isinstance(item, exp.Anonymous):
-        return str(item.name).lower()
-    if isinstance(item, exp.Func) and not isinstance(item, (exp.Connector, exp.Predicate, exp.Cast)):
-        name = describe_node(item)
-        return (item.sql_name() if " " in name else name).lower()
-    return ""
