@@ -31,6 +31,7 @@ from gpu_wcoj.join.generic import (
     can_count_last_step,
     count_twin_pairs,
     estimate_values,
+    group_key,
     split,
     strip_exclusions,
 )
@@ -62,6 +63,9 @@ MIN_SUMMED = 64
 MAX_DISTINCT_FRACTION = 0.5
 """Fraction of distinct prefixes up to which range sums are used."""
 
+MAX_MERGED_FRACTION = 0.7
+"""Fraction of distinct prefixes up to which they are merged, if several steps follow."""
+
 MAX_TOTAL_WEIGHT = 1 << 62
 """Total weight above which prefixes are not merged further, so that no weight leaves int64."""
 
@@ -85,10 +89,11 @@ def sum_bindings(
     return sum([sum_bindings(join, piece, path, steps[1:], by_ranges) for _, piece in join.extend(prefixes, steps[0])])
 
 
-def can_eliminate(path: DeltaPath) -> bool:
+def can_eliminate(path: DeltaPath, kept: frozenset[str] | None = None) -> bool:
     """Return whether some variable is eliminated before the last step of a path.
 
-    Then prefixes may be equal for the remaining steps.
+    Then prefixes may be equal for the remaining steps. If rows are listed, `kept` are the variables of the head, and
+    the variable has to be eliminated before the last of these is bound.
 
     Examples
     --------
@@ -104,13 +109,13 @@ def can_eliminate(path: DeltaPath) -> bool:
     depth = {atom: bound for atom, bound, _ in path.binding}
     uses = {use.atom: use for use in path.other_atoms}
     order = set(path.seed.variables)
-    for index, step in enumerate(path.steps):
+    for index, step in enumerate(path.steps if kept is None else path.steps[: path.depth_of(kept)]):
         remaining_steps = path.steps[index:]
         left = [(uses[atom], bound) for atom, bound in depth.items() if bound < len(uses[atom].variables)]
-        seen = {name for use, bound in left for name in use.variables[:bound]}
+        seen = {name for use, bound in left for name in use.variables[:bound]}.union(kept or ())
         if not seen.union(*(step.read_variables for step in remaining_steps)).issuperset(order):
             return True
-        if len(remaining_steps) > 1 and any(step.conditions for step in remaining_steps):
+        if kept is None and len(remaining_steps) > 1 and any(step.conditions for step in remaining_steps):
             bare, _ = strip_conditions(remaining_steps, order, seen)
             if not seen.union(*(step.read_variables for step in bare)).issuperset(order):
                 return True
@@ -247,7 +252,7 @@ def with_budget(join: GenericJoin, max_cost: float | None = None, meter: Meter |
 
 @dataclass(eq=False)
 class Summing:
-    """Sums over the bindings of some steps.
+    """Sums over the bindings of some steps; see `Merging` for rows.
 
     Attributes
     ----------
@@ -259,12 +264,15 @@ class Summing:
         Whether all relations are sets.
     by_ranges
         Whether prefixes that differ only in compared variables may be summed together.
+    kept
+        Variables of which no values are added up.
     """
 
     join: GenericJoin
     allowance: Allowance = field(default_factory=Allowance)
     of_sets: bool = False
     by_ranges: bool = True
+    kept: frozenset[str] = frozenset()
     _distinct: set[int] = field(default_factory=set, init=False)
     _last_step: tuple[int, int] = field(default=(0, 0), init=False)
 
@@ -277,7 +285,7 @@ class Summing:
         """Merge prefixes that are equal for the steps, if that pays."""
         if len(prefixes) == 0 or not steps or self._reads_all(prefixes, steps):
             return [prefixes]
-        return self.merge_pieces([_drop_unread(prefixes, steps)], steps)
+        return self.merge_pieces([self._drop_unread(prefixes, steps)], steps)
 
     def total(self, prefixes: Prefixes, steps: Sequence[Step]) -> int:
         """Return the sum over prefixes of their weight times the weights of the steps' bindings."""
@@ -328,7 +336,7 @@ class Summing:
 
         In the latter case the question is not asked again.
         """
-        keys = self._keys(_drop_unread(prefixes, steps))
+        keys = self._keys(self._drop_unread(prefixes, steps))
         if keys and self._estimate_distinct(keys) > len(prefixes) * MAX_DISTINCT_FRACTION:
             self._distinct.add(-len(steps))
             return None
@@ -343,7 +351,7 @@ class Summing:
             if len(remaining_steps) in self._distinct or self._reads_all(piece, remaining_steps):
                 yield piece
                 continue
-            gathered.append(_drop_unread(piece, remaining_steps))
+            gathered.append(self._drop_unread(piece, remaining_steps))
             n_rows += len(piece)
             if n_rows >= room:
                 room = MAX_GATHERED
@@ -369,16 +377,14 @@ class Summing:
     def _reads_all(self, prefixes: Prefixes, steps: Sequence[Step]) -> bool:
         """Return whether the steps read all variables, so that no two prefixes are equal for them."""
         seen = frozenset[str]().union(*(self.join.uses[atom].variables[:bound] for atom, bound in prefixes.layout))
-        seen = seen.union(*(step.read_variables for step in steps))
+        seen = seen.union(self.kept, *(step.read_variables for step in steps))
         return seen.issuperset(prefixes.order)
 
     def merge_pieces(self, pieces: list[Prefixes], steps: tuple[Step, ...]) -> list[Prefixes]:
         """Merge pieces into one without equal prefixes; return them unchanged if few are equal."""
         backend, n = self.join.backend, sum(map(len, pieces))
-        if n < MIN_MERGED:
-            return pieces
         xp = backend.xp
-        if not self._is_expensive(steps):
+        if not self._is_expensive(steps, pieces):
             return pieces
         if sum(map(self._max_sum, pieces)) > MAX_TOTAL_WEIGHT:
             self._distinct.add(len(steps))
@@ -405,11 +411,13 @@ class Summing:
         distinct = merged.gather(rows[starts], xp)
         return [Prefixes(distinct.order, distinct.values, sums, distinct.layout, distinct.positions)]
 
-    def _is_expensive(self, steps: tuple[Step, ...]) -> bool:
+    def _is_expensive(self, steps: tuple[Step, ...], pieces: Sequence[Prefixes]) -> bool:
         """Return whether the steps may cost more than merging prefixes does.
 
         Some prefixes run the last step first, as a measurement.
         """
+        if sum(map(len, pieces)) < MIN_MERGED:
+            return False
         if len(steps) != 1 or self.join.backend.device is not None or not steps[0].is_plain:
             return True
         rows, cost = self._last_step
@@ -420,8 +428,10 @@ class Summing:
     def _max_distinct(self, steps: tuple[Step, ...]) -> float:
         """Return the fraction of distinct prefixes up to which merging pays."""
         rows, cost = self._last_step
+        if self.kept:
+            return MAX_MERGED_FRACTION
         if len(steps) > 1 or rows == 0:
-            return 0.25 if len(steps) == 1 else 0.7
+            return 0.25 if len(steps) == 1 else MAX_MERGED_FRACTION
         return 1 - MERGED_PREFIX * rows / max(1, cost)
 
     def _max_sum(self, piece: Prefixes) -> float:
@@ -459,14 +469,87 @@ class Summing:
         (taken,) = numbers(backend, table.sum())
         return -size * math.log(max(1 - taken / size, 1 / size))
 
+    def _drop_unread(self, prefixes: Prefixes, steps: Sequence[Step]) -> Prefixes:
+        """Return the prefixes with only the values that the steps read, or that are kept."""
+        read = self.kept.union(*(step.read_variables for step in steps))
+        if read.issuperset(prefixes.values):
+            return prefixes
+        values = {name: column for name, column in prefixes.values.items() if name in read}
+        return Prefixes(prefixes.order, values, prefixes.weights, prefixes.layout, prefixes.positions)
 
-def _drop_unread(prefixes: Prefixes, steps: Sequence[Step]) -> Prefixes:
-    """Return the prefixes with only the values that the steps read."""
-    read = frozenset[str]().union(*(step.read_variables for step in steps))
-    if read.issuperset(prefixes.values):
-        return prefixes
-    values = {name: column for name, column in prefixes.values.items() if name in read}
-    return Prefixes(prefixes.order, values, prefixes.weights, prefixes.layout, prefixes.positions)
+
+MIN_WIDE, WIDE_VALUES = 16, 1 << 13
+"""Prefixes, at least, that are merged though they are fewer than `MIN_MERGED`, and the values that they propose."""
+
+MIN_VALUES = 1.0
+"""Values that a prefix proposes at a last step, at least, where it is merged with equal ones before."""
+
+
+@dataclass(eq=False)
+class Merging(Summing):
+    """Rows of some steps, where prefixes that are equal for the head and for the steps to come are merged on the way.
+
+    A column that only has to exist, or that only adds to weights, then multiplies nothing (early projection).
+
+    Attributes
+    ----------
+    adds
+        Whether a merged prefix has the sum of the weights; otherwise it only has to exist.
+    scale
+        Prefixes that each prefix of a sample stands for.
+    """
+
+    adds: bool = True
+    scale: float = 1.0
+
+    def pieces(self, prefixes: Prefixes, steps: tuple[Step, ...], depth: int) -> Iterator[Prefixes]:
+        """Bind the first `depth` steps; yield the rows in pieces, in which rows may repeat."""
+        if depth == 0 or len(prefixes) == 0:
+            yield from (prefixes,) if len(prefixes) else ()
+            return
+        for merged in self.merge_equal(prefixes, steps):
+            yield from self._discounted(merged, steps, depth)
+
+    def _discounted(self, prefixes: Prefixes, steps: tuple[Step, ...], depth: int) -> Iterator[Prefixes]:
+        """Bind steps; a sample is charged no more than all prefixes that the steps can tell apart would cost."""
+        if self.scale == 1.0:
+            yield from self._list(prefixes, steps, depth)
+            return
+        _, places = group_key(prefixes, steps, self.join)
+        located = {name for atom, bound in prefixes.layout for name in self.join.uses[atom].variables[:bound]}
+        is_bounded = places is not None and located.issuperset(self.kept.intersection(prefixes.order))
+        share = min(1.0, places / (len(prefixes) * self.scale)) if places is not None and is_bounded else 1.0
+        scale, allowance = self.scale, self.allowance
+        before, limit = allowance.cost(self.join), allowance.limit
+        if limit is not None:
+            allowance.limit = before + max(0.0, limit - before) / share
+        self.scale = max(1.0 + 1e-9, scale * share)
+        try:
+            yield from self._list(prefixes, steps, depth)
+        finally:
+            self.scale, allowance.limit = scale, limit
+        allowance.before -= int((1 - share) * (allowance.cost(self.join) - before))
+
+    def _list(self, prefixes: Prefixes, steps: tuple[Step, ...], depth: int) -> Iterator[Prefixes]:
+        if depth == 1:
+            yield from self._bind(prefixes, steps[0])
+            return
+        for piece in self._bind_and_merge(prefixes, steps):
+            yield from self._discounted(piece, steps[1:], depth - 1)
+
+    def merge_pieces(self, pieces: list[Prefixes], steps: tuple[Step, ...]) -> list[Prefixes]:
+        """Merge pieces as sums do, also few of them that propose many values."""
+        merged = super().merge_pieces(pieces, steps)
+        return merged if self.adds else [replace(piece, weights=None) for piece in merged]
+
+    def _is_expensive(self, steps: tuple[Step, ...], pieces: Sequence[Prefixes]) -> bool:
+        n = sum(map(len, pieces))
+        if n < MIN_WIDE or (len(steps) > 1 and n >= MIN_MERGED):
+            return n >= MIN_MERGED
+        if steps[0].is_lookup:
+            return False
+        values = sum(float(estimate_values(self.join, piece, steps[0])) for piece in pieces)
+        return values > (MIN_VALUES * n if n >= MIN_MERGED else WIDE_VALUES)
 
 
 def _weights(prefixes: Prefixes, xp: Any) -> Int64Array:

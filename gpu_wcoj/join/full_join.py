@@ -830,9 +830,12 @@ def _sampled_cost(
             weighed = with_weights(budgeted, path)
             Summing(weighed, budgeted.allowance, not join.execution.weighted).sum_merged(prefixes, path.steps)
         else:
-            for piece in single.bind_pieces(budgeted, prefixes, path, depth):
+            merging = single.merging(budgeted, path, scale)
+            bound = single.bind_pieces(budgeted, prefixes, path, depth)
+            for piece in bound if merging is None else merging.pieces(prefixes, path.steps, depth):
                 if depth < len(path.steps) and len(piece):
-                    _count_sampled(budgeted, piece, path.steps[depth:], scale)
+                    remaining_scale = scale if merging is None else merging.scale
+                    _count_sampled(budgeted, piece, path.steps[depth:], remaining_scale)
         budgeted.allowance.check(budgeted)
     except AllowanceError:
         return np.inf
