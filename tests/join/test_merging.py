@@ -100,7 +100,7 @@ def test_a_tick_and_its_opposite_leave_nothing(bag):
     with tune(off=frozenset({"projections"}), max_tick_rows=-1):
         program = gw.Program("h(v) :- left(u, k), right(k, v).", threads=1, backend="cpu", bag=bag)
     rows = hub_rows()
-    program.step({"right": rows["right"]})
+    program.step({"left": [], "right": rows["right"]})
     left = gw.ZSet.from_rows([(tuple(row), 1) for row in rows["left"].tolist()])
     change = program.step({"left": left})["h"]
     assert proposed_by(program.last_tick.work) < 20_000
@@ -113,7 +113,7 @@ def test_weights_that_leave_int64_are_refused(weight):
     keys = range(2_000)
     with tune(off=frozenset({"projections"})):
         program = gw.Program("h(v) :- left(u, k), right(k, v).", bag=True, backend="cpu")
-    program.step({"right": gw.ZSet.from_rows([((0, v), 1 << 30) for v in keys])})
+    program.step({"left": [], "right": gw.ZSet.from_rows([((0, v), 1 << 30) for v in keys])})
     heavy = gw.ZSet.from_rows([((u, 0), weight << 32) for u in keys])
     with pytest.raises(WeightOverflowError):
         program.step({"left": heavy})
