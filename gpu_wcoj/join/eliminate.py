@@ -7,7 +7,8 @@ are. If no prefixes are equal it is the generic join, piece by piece.
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -478,6 +479,37 @@ class Summing:
         return Prefixes(prefixes.order, values, prefixes.weights, prefixes.layout, prefixes.positions)
 
 
+MIN_SAMPLE_SCALE = 16
+"""Prefixes, at least, for each in a sample: all of them cost so much more than the sample."""
+
+
+def thin_sample(prefixes: Prefixes, places: int | None, scale: float, xp: Any = np) -> tuple[Prefixes, float]:
+    """Return prefixes of a sample of different ones, and what each stands for as a share of `scale`.
+
+    If there are at most `places` different prefixes, few of a sample that is as large as all of them are enough.
+    """
+    n_prefixes = len(prefixes)
+    if places is None or not n_prefixes or places >= n_prefixes * scale:
+        return prefixes, 1.0
+    n_chosen = min(n_prefixes, max(1, places // MIN_SAMPLE_SCALE, math.ceil(places / scale)))
+    if n_chosen < n_prefixes:
+        prefixes = prefixes.gather(xp.arange(n_chosen) * n_prefixes // n_chosen, xp)
+    return prefixes, places / (n_chosen * scale)
+
+
+@contextmanager
+def charge_share(allowance: Allowance, join: GenericJoin, share: float, scale: float) -> Generator[None]:
+    """Charge a sample a share of the cost of what is done inside the context; it may cost more than its limit there."""
+    before, limit = allowance.cost(join), allowance.limit
+    if limit is not None and share < 1:
+        allowance.limit = before + max(0.0, limit - before) * max(1.0, min(1 / share, scale / MIN_SAMPLE_SCALE))
+    try:
+        yield
+    finally:
+        allowance.limit = limit
+    allowance.before -= int((1 - share) * (allowance.cost(join) - before))
+
+
 MIN_WIDE, WIDE_VALUES = 16, 1 << 13
 """Prefixes, at least, that are merged though they are fewer than `MIN_MERGED`, and the values that they propose."""
 
@@ -518,17 +550,12 @@ class Merging(Summing):
         _, places = group_key(prefixes, steps, self.join)
         located = {name for atom, bound in prefixes.layout for name in self.join.uses[atom].variables[:bound]}
         is_bounded = places is not None and located.issuperset(self.kept.intersection(prefixes.order))
-        share = min(1.0, places / (len(prefixes) * self.scale)) if places is not None and is_bounded else 1.0
-        scale, allowance = self.scale, self.allowance
-        before, limit = allowance.cost(self.join), allowance.limit
-        if limit is not None:
-            allowance.limit = before + max(0.0, limit - before) / share
+        scale = self.scale
+        sample, share = thin_sample(prefixes, places if is_bounded else None, scale, self.join.backend.xp)
         self.scale = max(1.0 + 1e-9, scale * share)
-        try:
-            yield from self._list(prefixes, steps, depth)
-        finally:
-            self.scale, allowance.limit = scale, limit
-        allowance.before -= int((1 - share) * (allowance.cost(self.join) - before))
+        with charge_share(self.allowance, self.join, share, scale):
+            yield from self._list(sample, steps, depth)
+        self.scale = scale
 
     def _list(self, prefixes: Prefixes, steps: tuple[Step, ...], depth: int) -> Iterator[Prefixes]:
         if depth == 1:
