@@ -192,6 +192,9 @@ def cost_of_listing(counters: Sequence[Int64Array], backend: Backend) -> int:
 # A generic join that counts its cost and stops at a limit.
 
 
+MAX_SAMPLED_VALUES = 4096
+"""Values of a step that a sample looks at, approximately; the others are taken to cost as much each."""
+
 MAX_FORESEEN = 256
 """Prefixes up to which the values that they propose are counted before they are read."""
 
@@ -216,19 +219,35 @@ class BudgetedJoin(MeasuredJoin):
         """See `GenericJoin.extend`."""
         self._refuse_wide(prefixes, step)
         extended = GenericJoin.extend(self, prefixes, step) if self.meter is None else super().extend(prefixes, step)
+        allowance = self.allowance
+        cost, n_read = (allowance.cost(self), self._n_read(step)) if self.is_sample else (0, 0)
         for parent, piece in extended:
-            self.allowance.rows += len(piece)
-            self.allowance.check(self)
+            allowance.rows += len(piece)
+            allowance.check(self)
             yield parent, piece
+            if self.is_sample and (n_new := self._n_read(step) - n_read) >= MAX_SAMPLED_VALUES:
+                # all values cost as much in proportion, and so does what was done with them
+                factor = max(1.0, self._n_proposed(prefixes, step) / n_new)
+                allowance.before += int((factor - 1) * (allowance.cost(self) - cost))
+                allowance.check(self)
+                return
+
+    def _n_read(self, step: Step) -> int:
+        """Return the values that a step has looked at."""
+        return int(self.work_of(step)[[PROPOSALS, MARKS]].sum())
+
+    def _n_proposed(self, prefixes: Prefixes, step: Step) -> int:
+        """Return the values that the narrowest atoms propose."""
+        lower, upper, _ = find_bounds(step, prefixes.values, len(prefixes), self.backend)
+        widths = [self.widths(prefixes, atom, (lower, upper)) for atom in step.atoms]
+        return int(np.minimum.reduce(widths).sum())
 
     def _refuse_wide(self, prefixes: Prefixes, step: Step) -> None:
         """Raise `AllowanceError` if a sample's prefixes propose more values than the limit allows."""
         limit = self.allowance.limit
         if not self.is_sample or limit is None or step.is_lookup or len(prefixes) > MAX_FORESEEN:
             return
-        lower, upper, _ = find_bounds(step, prefixes.values, len(prefixes), self.backend)
-        widths = [self.widths(prefixes, atom, (lower, upper)) for atom in step.atoms]
-        if self.allowance.cost(self) + CANDIDATE * int(np.minimum.reduce(widths).sum()) > limit:
+        if self.allowance.cost(self) + CANDIDATE * self._n_proposed(prefixes, step) > limit:
             raise AllowanceError
 
     def _count_part(self, prefixes: Prefixes, steps: Sequence[Step]) -> tuple[Int64Array, int | None]:
