@@ -735,7 +735,7 @@ DECISIVE_SURPRISE, MAX_SURPRISE = 2.0, 64.0
 """Factors by which a larger sample of a path costs more than a small one: where the other paths are sampled again, and
 where the larger sample ends."""
 
-FIRST_BUDGET, BUDGET_FACTOR = 1 << 18, 4
+FIRST_BUDGET, BUDGET_FACTOR = 1 << 18, 16
 """Cost of a load that is tried first by samples of its paths, and the factor by which it grows until one costs less."""
 
 
