@@ -760,17 +760,17 @@ class IncrementalGenericJoin(PathRunner):
         """
         if path.branches or path.calculations or not self.execution.uses("merged prefixes"):
             return None
-        kept, execution = self.query.head_variables, self.execution
+        head_variables, execution = self.query.head_variables, self.execution
         is_mergeable = self._mergeable.get(id(path))
         if is_mergeable is None:
-            is_mergeable = self._mergeable[id(path)] = can_eliminate(path, kept)
+            is_mergeable = self._mergeable[id(path)] = can_eliminate(path, head_variables)
         if not is_mergeable:
             return None
         adds = execution.weighted or not execution.single_tick
         if adds and not join.weighted:
             join = replace(join, weighted=True, max_weight=1)
         allowance = join.allowance if isinstance(join, BudgetedJoin) else Allowance()
-        return Merging(join, allowance, not execution.weighted, kept=kept, adds=adds, scale=scale)
+        return Merging(join, allowance, not execution.weighted, head_variables=head_variables, adds=adds, scale=scale)
 
     def bind_pieces(self, join: GenericJoin, prefixes: Prefixes, path: DeltaPath, depth: int) -> Iterator[Prefixes]:
         """Bind the first steps of a path; yield the prefixes in pieces."""

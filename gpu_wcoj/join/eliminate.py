@@ -90,10 +90,10 @@ def sum_bindings(
     return sum([sum_bindings(join, piece, path, steps[1:], by_ranges) for _, piece in join.extend(prefixes, steps[0])])
 
 
-def can_eliminate(path: DeltaPath, kept: frozenset[str] | None = None) -> bool:
+def can_eliminate(path: DeltaPath, head_variables: frozenset[str] | None = None) -> bool:
     """Return whether some variable is eliminated before the last step of a path.
 
-    Then prefixes may be equal for the remaining steps. If rows are listed, `kept` are the variables of the head, and
+    Then prefixes may be equal for the remaining steps. If rows are listed, `head_variables` are those of the head, and
     the variable has to be eliminated before the last of these is bound.
 
     Examples
@@ -110,13 +110,13 @@ def can_eliminate(path: DeltaPath, kept: frozenset[str] | None = None) -> bool:
     depth = {atom: bound for atom, bound, _ in path.binding}
     uses = {use.atom: use for use in path.other_atoms}
     order = set(path.seed.variables)
-    for index, step in enumerate(path.steps if kept is None else path.steps[: path.depth_of(kept)]):
+    for index, step in enumerate(path.steps if head_variables is None else path.steps[: path.depth_of(head_variables)]):
         remaining_steps = path.steps[index:]
         left = [(uses[atom], bound) for atom, bound in depth.items() if bound < len(uses[atom].variables)]
-        seen = {name for use, bound in left for name in use.variables[:bound]}.union(kept or ())
+        seen = {name for use, bound in left for name in use.variables[:bound]}.union(head_variables or ())
         if not seen.union(*(step.read_variables for step in remaining_steps)).issuperset(order):
             return True
-        if kept is None and len(remaining_steps) > 1 and any(step.conditions for step in remaining_steps):
+        if head_variables is None and len(remaining_steps) > 1 and any(step.conditions for step in remaining_steps):
             bare, _ = strip_conditions(remaining_steps, order, seen)
             if not seen.union(*(step.read_variables for step in bare)).issuperset(order):
                 return True
@@ -284,15 +284,15 @@ class Summing:
         Whether all relations are sets.
     by_ranges
         Whether prefixes that differ only in compared variables may be summed together.
-    kept
-        Variables of which no values are added up.
+    head_variables
+        Variables that the head keeps, where rows are listed.
     """
 
     join: GenericJoin
     allowance: Allowance = field(default_factory=Allowance)
     of_sets: bool = False
     by_ranges: bool = True
-    kept: frozenset[str] = frozenset()
+    head_variables: frozenset[str] = frozenset()
     _distinct: set[int] = field(default_factory=set, init=False)
     _last_step: tuple[int, int] = field(default=(0, 0), init=False)
 
@@ -397,7 +397,7 @@ class Summing:
     def _reads_all(self, prefixes: Prefixes, steps: Sequence[Step]) -> bool:
         """Return whether the steps read all variables, so that no two prefixes are equal for them."""
         seen = frozenset[str]().union(*(self.join.uses[atom].variables[:bound] for atom, bound in prefixes.layout))
-        seen = seen.union(self.kept, *(step.read_variables for step in steps))
+        seen = seen.union(self.head_variables, *(step.read_variables for step in steps))
         return seen.issuperset(prefixes.order)
 
     def merge_pieces(self, pieces: list[Prefixes], steps: tuple[Step, ...]) -> list[Prefixes]:
@@ -448,7 +448,7 @@ class Summing:
     def _max_distinct(self, steps: tuple[Step, ...]) -> float:
         """Return the fraction of distinct prefixes up to which merging pays."""
         rows, cost = self._last_step
-        if self.kept:
+        if self.head_variables:
             return MAX_MERGED_FRACTION
         if len(steps) > 1 or rows == 0:
             return 0.25 if len(steps) == 1 else MAX_MERGED_FRACTION
@@ -490,8 +490,8 @@ class Summing:
         return -size * math.log(max(1 - taken / size, 1 / size))
 
     def _drop_unread(self, prefixes: Prefixes, steps: Sequence[Step]) -> Prefixes:
-        """Return the prefixes with only the values that the steps read, or that are kept."""
-        read = self.kept.union(*(step.read_variables for step in steps))
+        """Return the prefixes with only the values that the steps or the head read."""
+        read = self.head_variables.union(*(step.read_variables for step in steps))
         if read.issuperset(prefixes.values):
             return prefixes
         values = {name: column for name, column in prefixes.values.items() if name in read}
@@ -503,9 +503,9 @@ MIN_SAMPLE_SCALE = 16
 
 
 def thin_sample(prefixes: Prefixes, places: int | None, scale: float, xp: Any = np) -> tuple[Prefixes, float]:
-    """Return prefixes of a sample of different ones, and what each stands for as a share of `scale`.
+    """Return some prefixes of a sample, and what each stands for as a share of `scale`.
 
-    If there are at most `places` different prefixes, few of a sample that is as large as all of them are enough.
+    The prefixes differ. If there are at most `places` different ones in all, few of a sample of as many are enough.
     """
     n_prefixes = len(prefixes)
     if places is None or not n_prefixes or places >= n_prefixes * scale:
@@ -518,7 +518,10 @@ def thin_sample(prefixes: Prefixes, places: int | None, scale: float, xp: Any = 
 
 @contextmanager
 def charge_share(allowance: Allowance, join: GenericJoin, share: float, scale: float) -> Generator[None]:
-    """Charge a sample a share of the cost of what is done inside the context; it may cost more than its limit there."""
+    """Charge a share of the cost of what a sample does inside the context.
+
+    It may cost more than its limit there.
+    """
     before, limit = allowance.cost(join), allowance.limit
     if limit is not None and share < 1:
         allowance.limit = before + max(0.0, limit - before) * max(1.0, min(1 / share, scale / MIN_SAMPLE_SCALE))
@@ -538,7 +541,9 @@ MIN_VALUES = 1.0
 
 @dataclass(eq=False)
 class Merging(Summing):
-    """Rows of some steps, where prefixes that are equal for the head and for the steps to come are merged on the way.
+    """Rows of some steps, with equal prefixes merged on the way.
+
+    Prefixes are equal if the head and the steps to come cannot tell them apart.
 
     A column that only has to exist, or that only adds to weights, then multiplies nothing (early projection).
 
@@ -562,13 +567,13 @@ class Merging(Summing):
             yield from self._discounted(merged, steps, depth)
 
     def _discounted(self, prefixes: Prefixes, steps: tuple[Step, ...], depth: int) -> Iterator[Prefixes]:
-        """Bind steps; a sample is charged no more than all prefixes that the steps can tell apart would cost."""
+        """Bind steps; charge a sample at most what all different prefixes cost."""
         if self.scale == 1.0:
             yield from self._list(prefixes, steps, depth)
             return
         _, places = group_key(prefixes, steps, self.join)
         located = {name for atom, bound in prefixes.layout for name in self.join.uses[atom].variables[:bound]}
-        is_bounded = places is not None and located.issuperset(self.kept.intersection(prefixes.order))
+        is_bounded = places is not None and located.issuperset(self.head_variables.intersection(prefixes.order))
         scale = self.scale
         sample, share = thin_sample(prefixes, places if is_bounded else None, scale, self.join.backend.xp)
         self.scale = max(1.0 + 1e-9, scale * share)

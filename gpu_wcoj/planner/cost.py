@@ -730,7 +730,7 @@ class Estimator:
         return Foreseen(tuple(itertools.starmap(Expected, levels)), listing, counting)
 
     def _merged(self, rows: float, names: int) -> tuple[float, float]:
-        """Return the prefixes per seed after those are merged that agree on some variables, and the cost."""
+        """Return the prefixes per seed that differ in some variables, and the cost of merging."""
         distinct = self._distinct(names) / self.n_seeds
         return (distinct, rows * SORTED_PREFIX) if distinct < MAX_MERGED_FRACTION * rows else (rows, 0.0)
 
@@ -875,7 +875,7 @@ class Estimator:
         return due
 
     def _hanging(self, steps: Sequence[Step]) -> list[int]:
-        """Return the variables that the steps depend on, then per step those that later steps depend on."""
+        """Return the variables that the steps depend on, then per step those of later steps."""
         hanging = 0
         masks = []
         for step in reversed(steps):
