@@ -593,7 +593,7 @@ class Merging(Summing):
         merged = super().merge_pieces(pieces, steps)
         return merged if self.adds else [replace(piece, weights=None) for piece in merged]
 
-    def _is_expensive(self, steps: tuple[Step, ...], pieces: Sequence[Prefixes]) -> bool:
+    def _is_expensive(self, steps: Sequence[Step], pieces: Sequence[Prefixes]) -> bool:
         n = sum(map(len, pieces))
         if n < MIN_WIDE or (len(steps) > 1 and n >= MIN_MERGED):
             return n >= MIN_MERGED
