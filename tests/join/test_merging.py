@@ -14,7 +14,7 @@ from gpu_wcoj.engine.replicas import proposed_by
 from gpu_wcoj.errors import WeightOverflowError
 from gpu_wcoj.join import eliminate
 from gpu_wcoj.join.settings import tune
-from tests.helpers.join_comparison import check_scripts
+from tests.helpers.comparison import check_scripts
 from tests.helpers.join_patterns import PATTERNS
 
 NOT_EXISTS = "NOT EXISTS (SELECT 1 FROM s q WHERE q.a = x2.b)"
