@@ -56,6 +56,15 @@ def _few_keys() -> Mapping[str, Rows]:
     return {"s": np.stack([row, keys[0]], axis=1), "t": np.stack([keys[1], row], axis=1)}
 
 
+def _few_ends() -> Mapping[str, Rows]:
+    """Return relations of 10,000 rows, of which those of `left` lead to 20 keys, and these to 500 values each."""
+    row = np.arange(10_000)
+    return {
+        "left": np.stack([row, row % 20], axis=1), "right": np.stack([row % 20, row], axis=1),
+        "last": np.stack([row, row], axis=1),
+    }  # fmt: skip
+
+
 def _graph(scale: int, n_edges: int) -> Callable[[], Mapping[str, Rows]]:
     """Return a function that makes the directed edges of an R-MAT graph, in random order."""
 
@@ -129,6 +138,10 @@ CASES: Mapping[str, Case] = {
     "load paths": Case(
         "h(u, v) :- left(u, v), middle(w, v), right(x, w), middle(x, z).",
         _without("load paths"), _hub, "", 60_000, lists=True, bag=True,
+    ),
+    "merged prefixes": Case(
+        "h(v, w) :- left(u, k), right(k, v), last(v, w).", _without("merged prefixes"), _few_ends, "left", 2_000,
+        lists=True, bag=True, base={"max_tick_rows": -1},
     ),
     "path variants": Case(f"h(a, b, c, d) :- {CYCLE}.", _without("path variants"), _graph(12, 16_000), "edge", 4000),
     "projections": Case("h(k, w) :- t(k, w), s(_, k).", _without("projections"), _few_keys, "s", 1_000, lists=True),

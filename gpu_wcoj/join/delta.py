@@ -23,7 +23,16 @@ import numpy as np
 
 from gpu_wcoj.backend import Backend
 from gpu_wcoj.costs import WRITTEN_PREFIX
-from gpu_wcoj.join.eliminate import AllowanceError, can_eliminate, cost_of_listing, sum_bindings, with_budget
+from gpu_wcoj.join.eliminate import (
+    Allowance,
+    AllowanceError,
+    BudgetedJoin,
+    Merging,
+    can_eliminate,
+    cost_of_listing,
+    sum_bindings,
+    with_budget,
+)
 from gpu_wcoj.join.generic import GenericJoin, with_meter
 from gpu_wcoj.join.plan import AtomUse, CommonPrefix, Continuation, DeltaPath, DeltaQuery, Symmetry, branch_name
 from gpu_wcoj.join.prefixes import (
@@ -33,6 +42,7 @@ from gpu_wcoj.join.prefixes import (
     Shapes,
     bound_magnitudes,
     exact_dot,
+    largest_magnitudes,
     multiply_exactly,
     now,
     run_within_memory,
@@ -658,6 +668,7 @@ class IncrementalGenericJoin(PathRunner):
     sampled_costs: dict[int, float] = field(default_factory=dict, init=False)
     """Costs of listing a load along the cheapest paths, in nanoseconds, if samples have told them."""
     _summable: dict[int, bool] = field(default_factory=dict, init=False)
+    _mergeable: dict[int, bool] = field(default_factory=dict, init=False)
 
     def begin(self) -> None:
         """Reset the counts of the previous tick."""
@@ -696,15 +707,20 @@ class IncrementalGenericJoin(PathRunner):
 
         def enumerate_block(
             join: GenericJoin, prefixes: Prefixes, path: DeltaPath
-        ) -> Iterator[tuple[Prefixes, int, Int64Array | None, int | None]]:
+        ) -> Iterator[tuple[Prefixes, int, int, Int64Array | None, int | None]]:
             variables = self.query.head_variables
             depth = path.depth_of(variables)
             path_sign = -sign if path.is_negated else sign
-            for piece in self.bind_pieces(join, prefixes, path, depth):
+            merging = self.merging(join, path)
+            bound = self.bind_pieces(join, prefixes, path, depth)
+            for piece in bound if merging is None else merging.pieces(prefixes, path.steps, depth):
+                max_merged = 0
+                if merging is not None and piece.weights is not None:
+                    max_merged = largest_magnitudes(backend, piece.weights)[0]
                 if depth < len(path.steps):
-                    yield piece, path_sign, *join.count_bounded(piece, path.steps[depth:])
+                    yield piece, path_sign, max_merged, *join.count_bounded(piece, path.steps[depth:])
                 else:
-                    yield piece, path_sign, None, None
+                    yield piece, path_sign, max_merged, None, None
 
         remaining_paths = []
         for path_index in range(len(self.query.paths)) if paths is None else paths:
@@ -719,11 +735,14 @@ class IncrementalGenericJoin(PathRunner):
             elif n := matches.rows.shape[1]:
                 yield Piece(self._head_columns(matches.values(path), n), sign)
         self.check_cost()
-        for piece, piece_sign, counts, bound in self.run_paths(remaining_paths, phase, enumerate_block):
+        for piece, piece_sign, max_merged, counts, bound in self.run_paths(remaining_paths, phase, enumerate_block):
             self.check_cost()
             weights: Int64Array | int = piece_sign
-            if self.execution.weighted:
-                weights = 1 if piece.weights is None else piece.weights
+            if piece.weights is not None:
+                weights = piece.weights if self.execution.weighted else piece.weights * piece_sign
+                self.weight_bound = max(self.weight_bound, max_merged)
+            elif self.execution.weighted:
+                weights = 1
             if counts is None:
                 bound = self.weight_bound
             else:
@@ -733,6 +752,25 @@ class IncrementalGenericJoin(PathRunner):
                 )
             if len(piece):
                 yield Piece(self._head_columns(piece.values, len(piece)), weights, bound)
+
+    def merging(self, join: GenericJoin, path: DeltaPath, scale: float = 1.0) -> Merging | None:
+        """Return the merging of prefixes that are equal for the head; None if none are.
+
+        `scale` is the number of prefixes that each prefix of a sample stands for.
+        """
+        if path.branches or path.calculations or not self.execution.uses("merged prefixes"):
+            return None
+        head_variables, execution = self.query.head_variables, self.execution
+        is_mergeable = self._mergeable.get(id(path))
+        if is_mergeable is None:
+            is_mergeable = self._mergeable[id(path)] = can_eliminate(path, head_variables)
+        if not is_mergeable:
+            return None
+        adds = execution.weighted or not execution.single_tick
+        if adds and not join.weighted:
+            join = replace(join, weighted=True, max_weight=1)
+        allowance = join.allowance if isinstance(join, BudgetedJoin) else Allowance()
+        return Merging(join, allowance, not execution.weighted, head_variables=head_variables, adds=adds, scale=scale)
 
     def bind_pieces(self, join: GenericJoin, prefixes: Prefixes, path: DeltaPath, depth: int) -> Iterator[Prefixes]:
         """Bind the first steps of a path; yield the prefixes in pieces."""

@@ -7,7 +7,8 @@ are. If no prefixes are equal it is the generic join, piece by piece.
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -31,6 +32,7 @@ from gpu_wcoj.join.generic import (
     can_count_last_step,
     count_twin_pairs,
     estimate_values,
+    group_key,
     split,
     strip_exclusions,
 )
@@ -62,6 +64,9 @@ MIN_SUMMED = 64
 MAX_DISTINCT_FRACTION = 0.5
 """Fraction of distinct prefixes up to which range sums are used."""
 
+MAX_MERGED_FRACTION = 0.7
+"""Fraction of distinct prefixes up to which they are merged, if several steps follow."""
+
 MAX_TOTAL_WEIGHT = 1 << 62
 """Total weight above which prefixes are not merged further, so that no weight leaves int64."""
 
@@ -85,10 +90,11 @@ def sum_bindings(
     return sum([sum_bindings(join, piece, path, steps[1:], by_ranges) for _, piece in join.extend(prefixes, steps[0])])
 
 
-def can_eliminate(path: DeltaPath) -> bool:
+def can_eliminate(path: DeltaPath, head_variables: frozenset[str] | None = None) -> bool:
     """Return whether some variable is eliminated before the last step of a path.
 
-    Then prefixes may be equal for the remaining steps.
+    Then prefixes may be equal for the remaining steps. If rows are listed, `head_variables` are those of the head, and
+    the variable has to be eliminated before the last of these is bound.
 
     Examples
     --------
@@ -104,13 +110,13 @@ def can_eliminate(path: DeltaPath) -> bool:
     depth = {atom: bound for atom, bound, _ in path.binding}
     uses = {use.atom: use for use in path.other_atoms}
     order = set(path.seed.variables)
-    for index, step in enumerate(path.steps):
+    for index, step in enumerate(path.steps if head_variables is None else path.steps[: path.depth_of(head_variables)]):
         remaining_steps = path.steps[index:]
         left = [(uses[atom], bound) for atom, bound in depth.items() if bound < len(uses[atom].variables)]
-        seen = {name for use, bound in left for name in use.variables[:bound]}
+        seen = {name for use, bound in left for name in use.variables[:bound]}.union(head_variables or ())
         if not seen.union(*(step.read_variables for step in remaining_steps)).issuperset(order):
             return True
-        if len(remaining_steps) > 1 and any(step.conditions for step in remaining_steps):
+        if head_variables is None and len(remaining_steps) > 1 and any(step.conditions for step in remaining_steps):
             bare, _ = strip_conditions(remaining_steps, order, seen)
             if not seen.union(*(step.read_variables for step in bare)).issuperset(order):
                 return True
@@ -186,6 +192,9 @@ def cost_of_listing(counters: Sequence[Int64Array], backend: Backend) -> int:
 # A generic join that counts its cost and stops at a limit.
 
 
+MAX_SAMPLED_VALUES = 4096
+"""Values of a step that a sample looks at, approximately; the others are taken to cost as much each."""
+
 MAX_FORESEEN = 256
 """Prefixes up to which the values that they propose are counted before they are read."""
 
@@ -210,19 +219,35 @@ class BudgetedJoin(MeasuredJoin):
         """See `GenericJoin.extend`."""
         self._refuse_wide(prefixes, step)
         extended = GenericJoin.extend(self, prefixes, step) if self.meter is None else super().extend(prefixes, step)
+        allowance = self.allowance
+        cost, n_read = (allowance.cost(self), self._n_read(step)) if self.is_sample else (0, 0)
         for parent, piece in extended:
-            self.allowance.rows += len(piece)
-            self.allowance.check(self)
+            allowance.rows += len(piece)
+            allowance.check(self)
             yield parent, piece
+            if self.is_sample and (n_new := self._n_read(step) - n_read) >= MAX_SAMPLED_VALUES:
+                # all values cost as much in proportion, and so does what was done with them
+                factor = max(1.0, self._n_proposed(prefixes, step) / n_new)
+                allowance.before += int((factor - 1) * (allowance.cost(self) - cost))
+                allowance.check(self)
+                return
+
+    def _n_read(self, step: Step) -> int:
+        """Return the values that a step has looked at."""
+        return int(self.work_of(step)[[PROPOSALS, MARKS]].sum())
+
+    def _n_proposed(self, prefixes: Prefixes, step: Step) -> int:
+        """Return the values that the narrowest atoms propose."""
+        lower, upper, _ = find_bounds(step, prefixes.values, len(prefixes), self.backend)
+        widths = [self.widths(prefixes, atom, (lower, upper)) for atom in step.atoms]
+        return int(np.minimum.reduce(widths).sum())
 
     def _refuse_wide(self, prefixes: Prefixes, step: Step) -> None:
         """Raise `AllowanceError` if a sample's prefixes propose more values than the limit allows."""
         limit = self.allowance.limit
         if not self.is_sample or limit is None or step.is_lookup or len(prefixes) > MAX_FORESEEN:
             return
-        lower, upper, _ = find_bounds(step, prefixes.values, len(prefixes), self.backend)
-        widths = [self.widths(prefixes, atom, (lower, upper)) for atom in step.atoms]
-        if self.allowance.cost(self) + CANDIDATE * int(np.minimum.reduce(widths).sum()) > limit:
+        if self.allowance.cost(self) + CANDIDATE * self._n_proposed(prefixes, step) > limit:
             raise AllowanceError
 
     def _count_part(self, prefixes: Prefixes, steps: Sequence[Step]) -> tuple[Int64Array, int | None]:
@@ -247,7 +272,7 @@ def with_budget(join: GenericJoin, max_cost: float | None = None, meter: Meter |
 
 @dataclass(eq=False)
 class Summing:
-    """Sums over the bindings of some steps.
+    """Sums over the bindings of some steps; see `Merging` for rows.
 
     Attributes
     ----------
@@ -259,12 +284,15 @@ class Summing:
         Whether all relations are sets.
     by_ranges
         Whether prefixes that differ only in compared variables may be summed together.
+    head_variables
+        Variables that the head keeps, where rows are listed.
     """
 
     join: GenericJoin
     allowance: Allowance = field(default_factory=Allowance)
     of_sets: bool = False
     by_ranges: bool = True
+    head_variables: frozenset[str] = frozenset()
     _distinct: set[int] = field(default_factory=set, init=False)
     _last_step: tuple[int, int] = field(default=(0, 0), init=False)
 
@@ -277,7 +305,7 @@ class Summing:
         """Merge prefixes that are equal for the steps, if that pays."""
         if len(prefixes) == 0 or not steps or self._reads_all(prefixes, steps):
             return [prefixes]
-        return self.merge_pieces([_drop_unread(prefixes, steps)], steps)
+        return self.merge_pieces([self._drop_unread(prefixes, steps)], steps)
 
     def total(self, prefixes: Prefixes, steps: Sequence[Step]) -> int:
         """Return the sum over prefixes of their weight times the weights of the steps' bindings."""
@@ -328,7 +356,7 @@ class Summing:
 
         In the latter case the question is not asked again.
         """
-        keys = self._keys(_drop_unread(prefixes, steps))
+        keys = self._keys(self._drop_unread(prefixes, steps))
         if keys and self._estimate_distinct(keys) > len(prefixes) * MAX_DISTINCT_FRACTION:
             self._distinct.add(-len(steps))
             return None
@@ -343,7 +371,7 @@ class Summing:
             if len(remaining_steps) in self._distinct or self._reads_all(piece, remaining_steps):
                 yield piece
                 continue
-            gathered.append(_drop_unread(piece, remaining_steps))
+            gathered.append(self._drop_unread(piece, remaining_steps))
             n_rows += len(piece)
             if n_rows >= room:
                 room = MAX_GATHERED
@@ -369,16 +397,14 @@ class Summing:
     def _reads_all(self, prefixes: Prefixes, steps: Sequence[Step]) -> bool:
         """Return whether the steps read all variables, so that no two prefixes are equal for them."""
         seen = frozenset[str]().union(*(self.join.uses[atom].variables[:bound] for atom, bound in prefixes.layout))
-        seen = seen.union(*(step.read_variables for step in steps))
+        seen = seen.union(self.head_variables, *(step.read_variables for step in steps))
         return seen.issuperset(prefixes.order)
 
     def merge_pieces(self, pieces: list[Prefixes], steps: tuple[Step, ...]) -> list[Prefixes]:
         """Merge pieces into one without equal prefixes; return them unchanged if few are equal."""
         backend, n = self.join.backend, sum(map(len, pieces))
-        if n < MIN_MERGED:
-            return pieces
         xp = backend.xp
-        if not self._is_expensive(steps):
+        if not self._is_expensive(steps, pieces):
             return pieces
         if sum(map(self._max_sum, pieces)) > MAX_TOTAL_WEIGHT:
             self._distinct.add(len(steps))
@@ -405,11 +431,13 @@ class Summing:
         distinct = merged.gather(rows[starts], xp)
         return [Prefixes(distinct.order, distinct.values, sums, distinct.layout, distinct.positions)]
 
-    def _is_expensive(self, steps: tuple[Step, ...]) -> bool:
+    def _is_expensive(self, steps: tuple[Step, ...], pieces: Sequence[Prefixes]) -> bool:
         """Return whether the steps may cost more than merging prefixes does.
 
         Some prefixes run the last step first, as a measurement.
         """
+        if sum(map(len, pieces)) < MIN_MERGED:
+            return False
         if len(steps) != 1 or self.join.backend.device is not None or not steps[0].is_plain:
             return True
         rows, cost = self._last_step
@@ -420,8 +448,10 @@ class Summing:
     def _max_distinct(self, steps: tuple[Step, ...]) -> float:
         """Return the fraction of distinct prefixes up to which merging pays."""
         rows, cost = self._last_step
+        if self.head_variables:
+            return MAX_MERGED_FRACTION
         if len(steps) > 1 or rows == 0:
-            return 0.25 if len(steps) == 1 else 0.7
+            return 0.25 if len(steps) == 1 else MAX_MERGED_FRACTION
         return 1 - MERGED_PREFIX * rows / max(1, cost)
 
     def _max_sum(self, piece: Prefixes) -> float:
@@ -459,14 +489,118 @@ class Summing:
         (taken,) = numbers(backend, table.sum())
         return -size * math.log(max(1 - taken / size, 1 / size))
 
+    def _drop_unread(self, prefixes: Prefixes, steps: Sequence[Step]) -> Prefixes:
+        """Return the prefixes with only the values that the steps or the head read."""
+        read = self.head_variables.union(*(step.read_variables for step in steps))
+        if read.issuperset(prefixes.values):
+            return prefixes
+        values = {name: column for name, column in prefixes.values.items() if name in read}
+        return Prefixes(prefixes.order, values, prefixes.weights, prefixes.layout, prefixes.positions)
 
-def _drop_unread(prefixes: Prefixes, steps: Sequence[Step]) -> Prefixes:
-    """Return the prefixes with only the values that the steps read."""
-    read = frozenset[str]().union(*(step.read_variables for step in steps))
-    if read.issuperset(prefixes.values):
-        return prefixes
-    values = {name: column for name, column in prefixes.values.items() if name in read}
-    return Prefixes(prefixes.order, values, prefixes.weights, prefixes.layout, prefixes.positions)
+
+MIN_SAMPLE_SCALE = 16
+"""Prefixes, at least, for each in a sample: all of them cost so much more than the sample."""
+
+
+def thin_sample(prefixes: Prefixes, places: int | None, scale: float, xp: Any = np) -> tuple[Prefixes, float]:
+    """Return some prefixes of a sample, and what each stands for as a share of `scale`.
+
+    The prefixes differ. If there are at most `places` different ones in all, few of a sample of as many are enough.
+    """
+    n_prefixes = len(prefixes)
+    if places is None or not n_prefixes or places >= n_prefixes * scale:
+        return prefixes, 1.0
+    n_chosen = min(n_prefixes, max(1, places // MIN_SAMPLE_SCALE, math.ceil(places / scale)))
+    if n_chosen < n_prefixes:
+        prefixes = prefixes.gather(xp.arange(n_chosen) * n_prefixes // n_chosen, xp)
+    return prefixes, places / (n_chosen * scale)
+
+
+@contextmanager
+def charge_share(allowance: Allowance, join: GenericJoin, share: float, scale: float) -> Generator[None]:
+    """Charge a share of the cost of what a sample does inside the context.
+
+    It may cost more than its limit there.
+    """
+    before, limit = allowance.cost(join), allowance.limit
+    if limit is not None and share < 1:
+        allowance.limit = before + max(0.0, limit - before) * max(1.0, min(1 / share, scale / MIN_SAMPLE_SCALE))
+    try:
+        yield
+    finally:
+        allowance.limit = limit
+    allowance.before -= int((1 - share) * (allowance.cost(join) - before))
+
+
+MIN_WIDE, WIDE_VALUES = 16, 1 << 13
+"""Prefixes, at least, that are merged though they are fewer than `MIN_MERGED`, and the values that they propose."""
+
+MIN_VALUES = 1.0
+"""Values that a prefix proposes at a last step, at least, where it is merged with equal ones before."""
+
+
+@dataclass(eq=False)
+class Merging(Summing):
+    """Rows of some steps, with equal prefixes merged on the way.
+
+    Prefixes are equal if the head and the steps to come cannot tell them apart.
+
+    A column that only has to exist, or that only adds to weights, then multiplies nothing (early projection).
+
+    Attributes
+    ----------
+    adds
+        Whether a merged prefix has the sum of the weights; otherwise it only has to exist.
+    scale
+        Prefixes that each prefix of a sample stands for.
+    """
+
+    adds: bool = True
+    scale: float = 1.0
+
+    def pieces(self, prefixes: Prefixes, steps: tuple[Step, ...], depth: int) -> Iterator[Prefixes]:
+        """Bind the first `depth` steps; yield the rows in pieces, in which rows may repeat."""
+        if depth == 0 or len(prefixes) == 0:
+            yield from (prefixes,) if len(prefixes) else ()
+            return
+        for merged in self.merge_equal(prefixes, steps):
+            yield from self._discounted(merged, steps, depth)
+
+    def _discounted(self, prefixes: Prefixes, steps: tuple[Step, ...], depth: int) -> Iterator[Prefixes]:
+        """Bind steps; charge a sample at most what all different prefixes cost."""
+        if self.scale == 1.0:
+            yield from self._list(prefixes, steps, depth)
+            return
+        _, places = group_key(prefixes, steps, self.join)
+        located = {name for atom, bound in prefixes.layout for name in self.join.uses[atom].variables[:bound]}
+        is_bounded = places is not None and located.issuperset(self.head_variables.intersection(prefixes.order))
+        scale = self.scale
+        sample, share = thin_sample(prefixes, places if is_bounded else None, scale, self.join.backend.xp)
+        self.scale = max(1.0 + 1e-9, scale * share)
+        with charge_share(self.allowance, self.join, share, scale):
+            yield from self._list(sample, steps, depth)
+        self.scale = scale
+
+    def _list(self, prefixes: Prefixes, steps: tuple[Step, ...], depth: int) -> Iterator[Prefixes]:
+        if depth == 1:
+            yield from self._bind(prefixes, steps[0])
+            return
+        for piece in self._bind_and_merge(prefixes, steps):
+            yield from self._discounted(piece, steps[1:], depth - 1)
+
+    def merge_pieces(self, pieces: list[Prefixes], steps: tuple[Step, ...]) -> list[Prefixes]:
+        """Merge pieces as sums do, also few of them that propose many values."""
+        merged = super().merge_pieces(pieces, steps)
+        return merged if self.adds else [replace(piece, weights=None) for piece in merged]
+
+    def _is_expensive(self, steps: Sequence[Step], pieces: Sequence[Prefixes]) -> bool:
+        n = sum(map(len, pieces))
+        if n < MIN_WIDE or (len(steps) > 1 and n >= MIN_MERGED):
+            return n >= MIN_MERGED
+        if steps[0].is_lookup:
+            return False
+        values = sum(float(estimate_values(self.join, piece, steps[0])) for piece in pieces)
+        return values > (MIN_VALUES * n if n >= MIN_MERGED else WIDE_VALUES)
 
 
 def _weights(prefixes: Prefixes, xp: Any) -> Int64Array:

@@ -18,7 +18,16 @@ import numpy as np
 
 from gpu_wcoj.costs import INDEXED_ROW, LOCATED_SEED, SEED, THREAD, WRITTEN_PREFIX
 from gpu_wcoj.join.delta import IncrementalGenericJoin, Piece
-from gpu_wcoj.join.eliminate import AllowanceError, BudgetedJoin, Summing, with_budget, with_weights
+from gpu_wcoj.join.eliminate import (
+    MIN_SAMPLE_SCALE,
+    AllowanceError,
+    BudgetedJoin,
+    Summing,
+    charge_share,
+    thin_sample,
+    with_budget,
+    with_weights,
+)
 from gpu_wcoj.join.generic import GenericJoin, group_key
 from gpu_wcoj.join.plan import AtomUse, DeltaPath, Step
 from gpu_wcoj.join.prefixes import Meter, Prefixes
@@ -722,14 +731,11 @@ def _n_draws(n_seeds: int, draws: int) -> int:
     return max(1, min(draws, n_seeds // MIN_SAMPLE_SCALE))
 
 
-MIN_SAMPLE_SCALE = 16
-"""Seeds of a load, at least, for each seed in a sample: a sample costs little beside the load."""
-
 DECISIVE_SURPRISE, MAX_SURPRISE = 2.0, 64.0
 """Factors by which a larger sample of a path costs more than a small one: where the other paths are sampled again, and
 where the larger sample ends."""
 
-FIRST_BUDGET, BUDGET_FACTOR = 1 << 18, 4
+FIRST_BUDGET, BUDGET_FACTOR = 1 << 18, 16
 """Cost of a load that is tried first by samples of its paths, and the factor by which it grows until one costs less."""
 
 
@@ -830,9 +836,12 @@ def _sampled_cost(
             weighed = with_weights(budgeted, path)
             Summing(weighed, budgeted.allowance, not join.execution.weighted).sum_merged(prefixes, path.steps)
         else:
-            for piece in single.bind_pieces(budgeted, prefixes, path, depth):
+            merging = single.merging(budgeted, path, scale)
+            bound = single.bind_pieces(budgeted, prefixes, path, depth)
+            for piece in bound if merging is None else merging.pieces(prefixes, path.steps, depth):
                 if depth < len(path.steps) and len(piece):
-                    _count_sampled(budgeted, piece, path.steps[depth:], scale)
+                    remaining_scale = scale if merging is None else merging.scale
+                    _count_sampled(budgeted, piece, path.steps[depth:], remaining_scale)
         budgeted.allowance.check(budgeted)
     except AllowanceError:
         return np.inf
@@ -855,16 +864,10 @@ def _count_sampled(join: BudgetedJoin, prefixes: Prefixes, steps: Sequence[Step]
         _, first = np.unique(np.stack(columns), axis=1, return_index=True)
     else:
         first = np.zeros(1, np.int64)
-    share = min(1.0, places / (len(first) * scale))
-    allowance = join.allowance
-    before, limit = allowance.cost(join), allowance.limit
-    if limit is not None and share < 1:
-        allowance.limit = before + max(0.0, limit - before) * max(1.0, min(1 / share, scale / MIN_SAMPLE_SCALE))
-    try:
-        join.count_bounded(prefixes.gather(first, join.backend.xp) if len(first) < len(prefixes) else prefixes, steps)
-    finally:
-        allowance.limit = limit
-    allowance.before -= int((1 - share) * (allowance.cost(join) - before))
+    chosen = prefixes.gather(first, join.backend.xp) if len(first) < len(prefixes) else prefixes
+    chosen, share = thin_sample(chosen, places, scale)
+    with charge_share(join.allowance, join, share, scale):
+        join.count_bounded(chosen, steps)
 
 
 def with_metered_budget(join: GenericJoin, execution: Execution, max_cost: float | None = None) -> BudgetedJoin:

@@ -37,10 +37,12 @@ from gpu_wcoj.costs import (
     PROBE,
     PROPOSAL,
     SINGLE,
+    SORTED_PREFIX,
     WIDTH,
 )
 from gpu_wcoj.errors import BackendUnavailableError, UsageError
 from gpu_wcoj.functions import Calculation
+from gpu_wcoj.join.eliminate import MAX_MERGED_FRACTION, MIN_MERGED
 from gpu_wcoj.join.plan import AtomUse, Branch, Check, Condition, DeltaPath, Step, check_variables, split_independent
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.planner.body import Body, BodyAtom, solvable
@@ -670,12 +672,18 @@ class Estimator:
         is_distinct = self.head_variables is None or all(
             step.variable in self.head_variables for step in steps[:n_listed]
         )
+        hanging_of = self._hanging(steps)
+        may_merge = self.head_variables is not None and self.n_seeds >= MIN_MERGED and not branches
+        kept = self.bits.mask(self.head_variables or ()) if may_merge else 0
+        if may_merge:
+            listed, merged_cost = self._merged(listed, (hanging_of[0] | kept) & bound)
+            listing += merged_cost
         bracketed = None
         if branches:
             bracketed = Bracketing(
                 steps, branches, [self.bits.mask(step.read_variables) for step in steps], self._among
             )
-        for n_done, (step, hanging) in enumerate(zip(steps, self._hanging(steps), strict=True), 1):
+        for n_done, (step, hanging) in enumerate(zip(steps, hanging_of[1:], strict=True), 1):
             if listing * counting > max_product:
                 return TOO_DEAR
             name = step.variable
@@ -715,8 +723,16 @@ class Estimator:
             counted = min(counted, in_row, self._distinct(needed) / CHANGES)
             if n_done >= n_listed:
                 listed = min(listed, in_row, self._distinct(needed) / self.n_seeds)
+            elif may_merge:
+                listed, merged_cost = self._merged(listed, needed | kept & bound)
+                listing += merged_cost
         listing += bracketed.extra if bracketed is not None else 0.0
         return Foreseen(tuple(itertools.starmap(Expected, levels)), listing, counting)
+
+    def _merged(self, rows: float, names: int) -> tuple[float, float]:
+        """Return the prefixes per seed that differ in some variables, and the cost of merging."""
+        distinct = self._distinct(names) / self.n_seeds
+        return (distinct, rows * SORTED_PREFIX) if distinct < MAX_MERGED_FRACTION * rows else (rows, 0.0)
 
     def _n_listed(self, steps: Sequence[Step]) -> int:
         """Return the number of steps up to the last one that binds a variable which the head keeps."""
@@ -859,7 +875,7 @@ class Estimator:
         return due
 
     def _hanging(self, steps: Sequence[Step]) -> list[int]:
-        """Return, per step, the variables that later steps depend on."""
+        """Return the variables that the steps depend on, then per step those of later steps."""
         hanging = 0
         masks = []
         for step in reversed(steps):
@@ -868,7 +884,7 @@ class Estimator:
                 hanging |= self._spoken
             for atom_index in step.atoms:
                 hanging |= self.bits.masks[atom_index]
-        return masks[::-1]
+        return [hanging, *masks[::-1]]
 
     def _distinct(self, mask: int) -> float:
         """Return an upper bound on the number of bindings of some variables."""
