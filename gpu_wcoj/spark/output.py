@@ -6,7 +6,6 @@ import contextlib
 import hashlib
 import os
 import re
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -592,7 +591,7 @@ class AnswerFiles:
 
     def __init__(self, folder: Path, output: str, is_weighted: bool, threads: int) -> None:
         self._folder, self._output, self._is_weighted = folder_of(folder, output), output, is_weighted
-        self._name, self._paths = os.urandom(8).hex(), list[Path]()
+        self._paths: list[Path] = []
         self._threads, self._n_threads, self._tasks = ThreadPoolExecutor(threads), threads, deque[Future[None]]()
         self._idle: list[pq.ParquetWriter] = []
         self._pieces: list[pa.Table] = []
@@ -642,7 +641,7 @@ class AnswerFiles:
             try:
                 writer = self._idle.pop()
             except IndexError:
-                path = self._folder / f"answer-{self._name}-{threading.get_ident()}.parquet"
+                path = self._folder / f"answer-{os.urandom(8).hex()}.parquet"
                 path.parent.mkdir(parents=True, exist_ok=True)
                 self._paths.append(path)
                 writer = pq.ParquetWriter(path, rows.schema, compression="lz4")
