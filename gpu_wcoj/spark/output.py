@@ -618,8 +618,11 @@ class AnswerFiles:
         while self._tasks:
             self._tasks.popleft().result()
         self._threads.shutdown()
-        while self._idle:
-            self._idle.pop().close()
+        try:
+            while self._idle:
+                self._idle.pop().close()
+        except OSError as error:
+            raise _unwritable(self._folder, error) from None
         return [f"{self._output}/{path.name}" for path in self._paths]
 
     def discard(self) -> None:
