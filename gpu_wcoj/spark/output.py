@@ -574,7 +574,7 @@ class _Hashed:
 
 
 class AnswerFiles:
-    """The Parquet files of an answer to a query that runs once, written by threads while rows arrive.
+    """The Parquet files of an answer of a one-shot query, which threads write.
 
     Nothing lists these files, so they have no checksums and are not forced to disk. Their names are used once, and
     the files of an attempt that failed are removed.

@@ -155,9 +155,9 @@ def _answer(
     folder: Path,
     keys: Keys | None = None,
 ) -> tuple[DataFrame, bool]:
-    """Return the answer of one output, from files below a folder, and whether rows have other weights than 1.
+    """Return the answer of one output, from files below a folder, and whether its rows repeat.
 
-    Bags have a last column of weights.
+    Bags have a last column of weights. If no row repeats, all are 1.
     """
     if isinstance(chosen, CellLayout):
         if keys is not None:

@@ -677,7 +677,10 @@ class Work:
     def _answer(
         self, program: Program, changes: Mapping[str, Any]
     ) -> tuple[dict[str, pa.Table], dict[str, list[int | None]], list[Any], bool]:
-        """Write the rows of all results while the join lists them; return no tables, counts, files and repeats."""
+        """Write the rows of all results while the join lists them.
+
+        Return no tables, the counts, the files, and whether a row has another weight than 1.
+        """
         results = {result.name: result for result in self.stage.results}
         threads = program.threads
         files = {
