@@ -59,7 +59,7 @@ TPC := duckdb==1.5.5 duckdb-extension-tpch==1.5.5 duckdb-extension-tpcds==1.5.5
 # Kills of the driver that `make soak-spark` makes.
 POINTS ?= 20
 
-.PHONY: help setup run run-engine test-spark test-spark-versions test-lowest test-python soak-spark bench-spark bench-spark-flat bench-spark-scale test test-long fuzz check check-extras soak-checkpoint format bench bench-suite bench-recursion bench-rivals bench-lsqb bench-tpch bench-sql bench-one-shot bench-fast-paths bench-souffle bench-cliffs bench-estimates calibrate-costs clean test-shim-sanitized test-shim-races test-ptx test-mutants test-kernel-mutants test-gpu sanitize-gpu bench-gpu \
+.PHONY: help setup run run-engine test-spark test-spark-versions test-lowest test-python soak-spark bench-spark bench-spark-flat bench-spark-scale test test-long fuzz check check-extras soak-checkpoint format bench bench-suite bench-recursion bench-rivals bench-lsqb bench-tpch bench-sql bench-one-shot bench-fast-paths bench-souffle bench-cliffs bench-estimates calibrate-costs clean coverage test-shim-sanitized test-shim-races test-ptx test-mutants test-kernel-mutants test-gpu sanitize-gpu bench-gpu \
 	test-rapids test-rapids-gpu test-docker
 
 help:  ## list the commands
@@ -104,6 +104,11 @@ KEEP_MEMORY := MALLOC_MMAP_THRESHOLD_=1073741824 MALLOC_TRIM_THRESHOLD_=42949672
 test: BESIDE_PYRIGHT = { $(BIN)/gpu-wcoj warm || true; } && PYTHONDONTWRITEBYTECODE= $(KEEP_MEMORY) $(BIN)/python -m pytest \
   --numprocesses $(TEST_WORKERS) --maxprocesses 4 --dist loadgroup $(TESTS)
 test: check  ## check, and run the tests (TESTS=path chooses some)
+
+coverage: setup  ## print the lines and branches of each module that the tests do not run, without those that numba compiles
+	mkdir -p .run && rm -f .run/coverage*
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m coverage run -m pytest --numprocesses $(TEST_WORKERS) --maxprocesses 4 --dist loadgroup $(TESTS) || true
+	$(BIN)/python -m coverage combine --quiet && $(BIN)/python -m coverage report --sort=cover
 
 fuzz: setup  ## fuzz every parser, guided by what it runs, SECONDS=600 each (PARSERS="sql motif" chooses some); Linux
 	$(BIN)/python -c 'import atheris' 2>/dev/null || $(BIN)/python -m pip install --quiet --editable '.[fuzz]'

@@ -94,7 +94,7 @@ def _on_a_lacking_gpu(items: Iterable[pytest.Item]) -> Iterator[pytest.Item]:
         return
     for item in items:
         values = getattr(getattr(item, "callspec", None), "params", {})
-        if any(str(values.get(name)) == "cuda" for name in PARAMETERS):
+        if item.get_closest_marker("gpu") or any(str(values.get(name)) == "cuda" for name in PARAMETERS):
             yield item
 
 

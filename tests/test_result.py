@@ -25,6 +25,7 @@ from gpu_wcoj.errors import (
     UsageError,
     WeightError,
 )
+from tests.helpers.duckdb_judge import connect
 
 SCHEMA = pa.schema({"k": pa.string(), "n": pa.int64(), "x": pa.float64(), "d": pa.date32()})
 VALUES: dict[str, list[Any]] = {
@@ -49,7 +50,7 @@ def table(rows: Rows) -> pa.Table:
 
 
 def by_duckdb(query: str, rows: pa.Table) -> Rows:
-    with duckdb.connect() as connection:
+    with connect() as connection:
         connection.register("t", rows)
         return connection.sql(query).fetchall()
 
@@ -74,7 +75,7 @@ def check(found: gw.Result, expected: Rows) -> None:
     assert list(arrays) == names
     assert {len(array) for array in arrays.values()} == {len(expected)}
     assert Counter(zip(*(array.tolist() for array in arrays.values()), strict=True)) == wanted
-    with duckdb.connect() as connection:
+    with connect() as connection:
         connection.register("found", found)
         assert Counter(connection.sql("SELECT * FROM found").fetchall()) == wanted
     # as a Z-set

@@ -148,10 +148,6 @@ CASES: Mapping[str, Case] = {
     "seed lookups": Case(  # as on a device, where nothing is walked
         TRIANGLE, _without("seed lookups"), _graph(13, 55_000), "edge", 1, 40, base={"max_tick_rows": -1}
     ),
-    "shared joins": Case(
-        f"h(a, b, c, d) :- {CYCLE}. r(d, b, a, c) :- {CYCLE}. .output h .output r",
-        _without("shared joins"), _graph(12, 9000), "edge", 3000, lists=True,
-    ),
     "shared prefixes": Case(
         "h(a, b, c, d) :- edge(a, b), edge(a, c), edge(a, d), edge(b, c), edge(b, d), edge(c, d).",
         _without("shared prefixes"), _graph(12, 16_000), "edge", 4000,

@@ -7,7 +7,7 @@ snapshot from before it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -25,7 +25,7 @@ from gpu_wcoj.errors import (
     NegativeWeightError,
     WeightOverflowError,
 )
-from gpu_wcoj.join.delta import CommonJoin, CommonPrefixes, Piece, SharedJoin, fetch_work
+from gpu_wcoj.join.delta import CommonPrefixes, Piece, fetch_work
 from gpu_wcoj.join.prefixes import JoinCounts, now
 from gpu_wcoj.join.relation import RelationIndex
 from gpu_wcoj.join.settings import Execution
@@ -122,8 +122,6 @@ class Circuit:
         The heads whose changes may be requested; other heads are evaluated only if they have state.
     seconds
         Seconds that each head took in the last tick, if measured.
-    common
-        Joins that several rules share.
     beginnings
         Common prefixes of delta paths; None if no paths share a prefix.
     demands
@@ -136,7 +134,6 @@ class Circuit:
     execution: Execution
     outputs: frozenset[str]
     seconds: dict[str, float] = field(default_factory=dict)
-    common: tuple[CommonJoin, ...] = ()
     beginnings: CommonPrefixes | None = None
     demands: Sequence[Mapping[str, str]] = ()
 
@@ -299,8 +296,6 @@ class Circuit:
         budget = self.execution.budget
         for head in self.heads.values():
             head.begin()
-        if self.common:
-            self._announce_listing(collect if sink is None else frozenset(), heads)
         if self.beginnings is not None:
             self.beginnings.begin(collect)
         if self.seconds:
@@ -329,16 +324,6 @@ class Circuit:
         if collect is None:
             return name in self.outputs and head.may_fail
         return name in self.outputs or name in collect
-
-    def _announce_listing(self, collect: frozenset[str] | None, heads: Collection[str]) -> None:
-        """Tell shared joins which of these `heads` will enumerate their rows."""
-        for name, head in self.heads.items():
-            asks = name in heads and (bool(head.state) or (collect is not None and name in collect))
-            for join in head.joins:
-                if isinstance(join, SharedJoin):
-                    join.is_requested = asks
-        for shared in self.common:
-            shared.begin()
 
     def _with_timing(
         self, name: str, head: RelationOperator
@@ -401,8 +386,6 @@ class Circuit:
         """
         for index, spines in zip(self.indices(), state.spines, strict=True):
             index.commit(spines)
-        for join in self.common:
-            join.forget()
         if self.beginnings is not None:
             self.beginnings.forget()
         for head, bound, total in zip(self.heads.values(), state.weight_bounds, state.totals, strict=True):

@@ -501,7 +501,7 @@ class Words:
             return HeadTree(name, stratum, "computed groups", note, (), reads, False, ())
         expected = _estimates(plan, name, len(plan.queries[name]))
         queries = tuple(
-            replace(self.rule(query, query_estimates), joined_with=_joined_with(plan, name, query))
+            self.rule(query, query_estimates)
             for query, query_estimates in zip(plan.queries[name], expected, strict=True)
         )
         is_counted = name in plan.counted
@@ -671,18 +671,6 @@ def _common_prefix(way: Continuation) -> BegunTree:
     beginning = way.beginning
     bound = way.remaining_path.seed.variables[len(beginning.path.seed.variables) :]
     return BegunTree(beginning.head, beginning.rule + 1, beginning.path_index + 1, bound, MIN_CHANGED_ROWS)
-
-
-def _joined_with(plan: Plan, name: str, query: DeltaQuery) -> tuple[str, ...]:
-    """Return the other heads whose rules share a rule's paths."""
-    if not query.shared_variables:
-        return ()
-    return tuple(
-        head
-        for head, queries in plan.queries.items()
-        if head != name
-        and any((joined.shared_variables, joined.paths) == (query.shared_variables, query.paths) for joined in queries)
-    )
 
 
 def strategy_of(path: DeltaPath) -> Literal["wcoj", "binary", "hybrid", "either"]:

@@ -228,8 +228,6 @@ def _lines(tree: PlanTree) -> Iterator[str]:
 
 def _rule(rule: RuleTree) -> Iterator[str]:
     yield rule.rule
-    if rule.joined_with:
-        yield f"  joined once with {', '.join(rule.joined_with)}: the same body, here in the first one's names"
     for path in rule.paths:
         yield f"  delta path {path.number}: change of {'!' if path.is_negated else ''}{path.change_of}"
         yield from _indented(_path(path), 4)

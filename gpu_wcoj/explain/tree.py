@@ -366,8 +366,6 @@ class RuleTree:
         For a recursive rule, the path that computes the derivations of rows.
     asked_for
         The input of that path.
-    joined_with
-        Heads with rules of the same body, which are joined once if their rows are listed.
     afresh
         Work of full counts of the rule in the last tick, if measured: their path over the whole state, and the work of
         samples and aborted counts. If no full count was used, the path has no atom, and `HeadTree.followed` has the
@@ -378,7 +376,6 @@ class RuleTree:
     paths: tuple[PathTree, ...]
     asked: PathTree | None = None
     asked_for: Literal["", "rows", "groups"] = ""
-    joined_with: tuple[str, ...] = ()
     afresh: PathTree | None = None
 
 

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from gpu_wcoj.backend import Backend
-from gpu_wcoj.join.generic import GenericJoin, live_variables, run_indices, time_pieces
+from gpu_wcoj.join.generic import GenericJoin, group_rows, live_variables, time_pieces
 from gpu_wcoj.join.plan import DeltaPath, Step, branch_name, split_independent
 from gpu_wcoj.join.prefixes import Layout, Prefixes, concatenate, run_within_memory
 from gpu_wcoj.kernels.protocol import N_WORK, SURVIVORS, IndexArray, Int64Array
@@ -218,20 +218,14 @@ def _open_branch(
     in the atoms of the branch, the values that the branch reads, and the group's index are kept.
     """
     backend, n = join.backend, len(prefixes)
-    xp, kernels = backend.xp, backend.kernels
+    xp = backend.xp
     rows, layout = _select_positions(join, prefixes, steps, inside=True)
     read = frozenset[str]().union(*(step.read_variables for step in steps))
     values = {name: column for name, column in prefixes.values.items() if name in read}
 
     def grouped(_: int) -> tuple[IndexArray, Int64Array]:
         look = [*(prefixes.positions[row] for row in rows), *values.values()]
-        if not look:
-            return xp.zeros(1, np.int64), xp.zeros(n, np.int64)
-        order = kernels.lexsort(look)
-        starts = kernels.run_starts([column[order] for column in look])
-        group: Int64Array = xp.empty(n, np.int64)
-        group[order] = run_indices(starts, n, backend)
-        return order[starts], group
+        return group_rows(look, backend) if look else (xp.zeros(1, np.int64), xp.zeros(n, np.int64))
 
     chosen, group = _run_within_memory(backend, grouped, "bringing together what looks alike to a branch")
     n_groups = len(chosen)

@@ -32,7 +32,6 @@ from gpu_wcoj.join.prefixes import (
     Prefixes,
     Shapes,
     bound_magnitudes,
-    condition_mask,
     exact_dot,
     multiply_exactly,
     now,
@@ -46,13 +45,13 @@ from gpu_wcoj.join.seeds import (
     first_variables,
     reverse_change,
     seed_rows,
-    unsorted_seed_rows,
+    seeding,
 )
 from gpu_wcoj.join.settings import Execution, in_order
 from gpu_wcoj.kernels.protocol import N_WORK, SURVIVORS, Int64Array, Level
 from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey, RowBatch
 from gpu_wcoj.trace.spine import Spine
-from gpu_wcoj.zset.arrays import is_host, numbers, positions, stacked
+from gpu_wcoj.zset.arrays import is_host, numbers, stacked
 from gpu_wcoj.zset.index import IndexedZSet
 
 # Execution of delta paths: seeds of a tick, arrangements, blocks on threads or a device.
@@ -299,12 +298,11 @@ class PathRunner:
         part
             The first row and the end of some of the rows, of a `RowBatch`.
         """
+        with seeding(join):
+            seeds = self._seeds_of(path_index, phase, join, first, part)
         if join.meter is not None:
-            with join.meter.seeding(join.backend):
-                seeds = self._seeds_of(path_index, phase, join, first, part)
             join.meter.changes += len(seeds)
-            return seeds
-        return self._seeds_of(path_index, phase, join, first, part)
+        return seeds
 
     def _seeds_of(
         self, path_index: int, phase: int, join: GenericJoin, first: str | None, part: tuple[int, int] | None
@@ -312,7 +310,9 @@ class PathRunner:
         path, share = self.query.paths[path_index], self.execution.share
         rows = self.bound_paths[path_index][0].seeds[0].starting_rows(phase)
         if isinstance(rows, RowBatch):
-            return unsorted_seed_rows(path, rows if part is None else rows.part(*part), join)
+            rows = rows if part is None else rows.part(*part)
+            matrix, weights = stacked(join.backend, rows.columns()), rows.weights if join.weighted else None
+            return Seeds(path.seed.variables, matrix, weights).filtered(path, join)
         deltas = [arrangement.pending[phase] for arrangement in self.bound_paths[path_index][0].seeds]
         seeds = seed_rows(path, deltas, join, first or first_variables([path], deltas[:1], [join])[0])
         if path.is_negated and self.execution.weighted:
@@ -879,7 +879,6 @@ class CommonPrefixes:
     room: int = MAX_BUFFERED_NUMBERS
     is_used: bool = False
     _shared: dict[CommonPrefix, SharedPrefix] = field(default_factory=dict)
-    _users: dict[tuple[object, ...], PrefixUser] = field(default_factory=dict)
     _collect: frozenset[str] | None = None
 
     def users(self, head: str, join: IncrementalGenericJoin) -> dict[int, PrefixUser]:
@@ -887,14 +886,12 @@ class CommonPrefixes:
         users = {}
         for path_index, continuation in enumerate(join.query.continuations):
             if continuation is not None:
-                key = join.query.paths, join.query.shared_variables or join, path_index
-                if key not in self._users:
-                    self._users[key] = self._add_user(continuation, join, path_index)
-                users[path_index] = self._users[key]
-                users[path_index].heads.append(head)
+                users[path_index] = self._add_user(continuation, join, path_index, head)
         return users
 
-    def _add_user(self, continuation: Continuation, join: IncrementalGenericJoin, path_index: int) -> PrefixUser:
+    def _add_user(
+        self, continuation: Continuation, join: IncrementalGenericJoin, path_index: int, head: str = ""
+    ) -> PrefixUser:
         shared = self._shared.get(continuation.beginning)
         if shared is None:
             path = continuation.beginning.path
@@ -907,7 +904,7 @@ class CommonPrefixes:
                 shared.above = self._add_user(continuation.beginning.continuation, prefix_join, 0)
                 shared.above.below = shared
                 prefix_join.prefix_users = {0: shared.above}
-        user = PrefixUser(shared, continuation, join, path_index)
+        user = PrefixUser(shared, continuation, join, path_index, head)
         shared.users.append(user)
         return user
 
@@ -941,8 +938,8 @@ class PrefixUser:
     ----------
     join, path_index
         The join and the index of the path in it.
-    heads
-        The heads whose rows it derives.
+    head
+        The head whose rows it derives, unless it enumerates a common prefix.
     below
         The common prefix that this path enumerates, if it does.
     """
@@ -951,7 +948,7 @@ class PrefixUser:
     continuation: Continuation
     join: IncrementalGenericJoin
     path_index: int
-    heads: list[str] = field(default_factory=list)
+    head: str = ""
     below: SharedPrefix | None = None
 
     def is_worth_it(self, phase: int) -> bool:
@@ -965,7 +962,7 @@ class PrefixUser:
             return False
         if self.below is not None:
             return any(user.will_read(phase) for user in self.below.users)
-        return any(self.shared.circuit.will_read(head, self.continuation.counts) for head in self.heads)
+        return self.shared.circuit.will_read(self.head, self.continuation.counts)
 
     def rows(self, phase: int, join: PathRunner) -> Iterator[Seeds] | None:
         """Return the rows to continue from, by this path's variable names.
@@ -1109,15 +1106,13 @@ def run_continuation(
     threads = join.threads
 
     def over(seeds: Seeds, remaining_join: GenericJoin) -> Iterable[_T]:
-        prefixes = bind_seeds(path, _filter_seeds(path, seeds, remaining_join), remaining_join)
+        prefixes = bind_seeds(path, seeds.filtered(path, remaining_join), remaining_join)
         return run(remaining_join, prefixes, path) if len(prefixes) else ()
 
     for seeds in rows:
         join.seeds += len(seeds)
         if backend.device is not None:
-            yield from join.run_parts(
-                [way], [remaining_join], _filter_seeds(path, seeds, remaining_join), path_index, run
-            )
+            yield from join.run_parts([way], [remaining_join], seeds.filtered(path, remaining_join), path_index, run)
         elif threads == 1 or len(seeds) < SPLIT_FROM:
             yield from over(seeds, remaining_join)
         else:
@@ -1132,17 +1127,6 @@ def run_continuation(
 
             yield from in_order(block, len(blocks), threads)
     join.finished.append((path_index, remaining_join.work))
-
-
-def _filter_seeds(path: DeltaPath, seeds: Seeds, join: GenericJoin) -> Seeds:
-    """Return the rows that satisfy the path's seed conditions."""
-    if not path.seed_conditions:
-        return seeds
-    backend = join.backend
-    values = {name: seeds.matrix[row] for row, name in enumerate(path.seed.variables)}
-    (rows,) = positions(backend, condition_mask(path.seed_conditions, values, join.ranks, backend.xp))
-    weights = None if seeds.weights is None else seeds.weights[rows]
-    return Seeds(seeds.order, backend.xp.ascontiguousarray(seeds.matrix[:, rows]), weights)
 
 
 # Counts of a change with automorphic atoms: one delta path counts for a whole orbit.
@@ -1273,9 +1257,7 @@ class SymmetricCount:
         return use._replace(key=key)
 
     def _partial_join(self, paths: dict[int, DeltaPath]) -> _PartialJoin:
-        query = replace(
-            self.join.query, paths=tuple(paths.values()), shared_variables=(), continuations=(), symmetry=None
-        )
+        query = replace(self.join.query, paths=tuple(paths.values()), continuations=(), symmetry=None)
         arrangements = {**self.join.arrangements, **self._changes}
         return _PartialJoin(IncrementalGenericJoin(query, arrangements, self.join.execution), tuple(paths))
 
@@ -1304,22 +1286,17 @@ def _unit_rows(batch: IndexedZSet) -> IndexedZSet:
     return batch if batch.weights is None else IndexedZSet(batch.values, batch.offsets, None, batch.backend)
 
 
-# Atoms of a body that seem automorphic: counting from one costs as much as from another.
+# Paths of a body that seem automorphic: counting along one costs as much as along another.
 #
-# Colour refinement of the variables distinguishes them: two variables have the same colour while the atoms that hold
-# them have equal signatures. An automorphism of the body preserves colours; the converse need not hold, so this is for
-# costs only.
-
-
-_Key = TypeVar("_Key", bound=Hashable)
+# A variable is identified by its column in the seed or by the step that binds it. Conditions are only counted, and
+# wrong guesses only cost time.
 
 
 def distinct_paths(query: DeltaQuery) -> tuple[int, ...]:
     """Return the indices of positive atoms' paths, the first of each class of similar paths.
 
-    Two paths are similar if their seeds are and each of their steps descends similar atoms, bound in the same columns,
-    by the same one: the planner need not order automorphic atoms in the same way. The head's variables do not matter.
-    At most O(variables * columns of the body) for the colours.
+    Two paths are similar if a renaming of their variables makes seeds and steps equal, apart from the head and the
+    operands of conditions.
 
     Examples
     --------
@@ -1335,162 +1312,28 @@ def distinct_paths(query: DeltaQuery) -> tuple[int, ...]:
     >>> distinct_paths(DeltaQuery("h(a) :- e(a, b), e(b, c), e(c, a).", ("a",), (first, second, third)))
     (0,)
     """
-    numbers = [path_index for path_index, path in enumerate(query.paths) if not path.is_negated]
-    if len(numbers) < 2:
-        return tuple(numbers)
-    path = query.paths[numbers[0]]
-    colours = _colours(path)
-    uses = (path.seed, *path.other_atoms, *(check.use for check in path.absent))
-    atoms = _number_values({use.atom: _atom_signature(use, colours) for use in uses})
     first: dict[Hashable, int] = {}
-    for candidate in numbers:
-        first.setdefault(_path_signature(query.paths[candidate], atoms), candidate)
+    for path_index, path in enumerate(query.paths):
+        if not path.is_negated:
+            first.setdefault(_path_signature(path), path_index)
     return tuple(first.values())
 
 
-def _path_signature(path: DeltaPath, atoms: dict[int, int]) -> Hashable:
-    """Return a signature of a path's cost, from the colours of the atoms."""
-    orders = {use.atom: use.key.order for use in path.other_atoms}
-    depth = {atom: bound for atom, bound, _ in path.binding}
-    steps: list[Hashable] = []
-    for step in path.steps:
-        taken = []
-        for atom in step.atoms:
-            bound = depth.get(atom, 0)
-            taken.append((atoms[atom], tuple(sorted(orders[atom][:bound])), orders[atom][bound]))
-            depth[atom] = bound + 1
-        checks = tuple(type(check).__name__ for check in step.checks)
-        steps.append((tuple(sorted(taken)), step.is_lookup, len(step.conditions), checks))
-    reached = sorted((atoms[atom], tuple(sorted(orders[atom][:bound]))) for atom, bound, _ in path.binding)
-    return atoms[path.seed.atom], tuple(reached), tuple(steps)
+def _path_signature(path: DeltaPath) -> str:
+    place = dict(zip(path.seed.variables, path.seed.key.order, strict=True))
+    for name in (name for step in path.steps for name in (step.variable, *sorted(step.calculated))):
+        place.setdefault(name, -len(place) - 1)
 
+    def atom(use: AtomUse) -> str:
+        columns = sorted(zip(use.key.order, map(place.get, use.variables), strict=True))
+        return repr((use.key.relation, use.key.constants, use.key.equal, use.key.compared, use.atom < 0, columns))
 
-def _colours(path: DeltaPath) -> dict[str, int]:
-    """Return the variables' colours, once no round refines them further."""
-    uses = (path.seed, *path.other_atoms, *(check.use for check in path.absent))
-    compared = [
-        name
-        for condition in (*path.seed_conditions, *(condition for step in path.steps for condition in step.conditions))
-        for name in (condition.variable, condition.operand)
+    conditions = [*path.seed_conditions, *(condition for step in path.steps for condition in step.conditions)]
+    compared = [name for condition in conditions for name in (condition.variable, condition.operand)]
+    atoms = {use.atom: atom(use) for use in (*path.other_atoms, *(check.use for check in path.absent))}
+    steps = [
+        (sorted(map(atoms.__getitem__, step.atoms)), step.is_lookup, len(step.conditions), [*map(type, step.checks)])
+        for step in path.steps
     ]
-    names = dict.fromkeys(name for use in uses for name in use.variables)
-    colours = _number_values({name: compared.count(name) for name in names})
-    while True:
-        places: dict[str, list[tuple[int, int]]] = {name: [] for name in names}
-        atoms = _number_values({index: _atom_signature(use, colours) for index, use in enumerate(uses)})
-        for use_index, use in enumerate(uses):
-            for column, name in zip(use.key.order, use.variables, strict=True):
-                places[name].append((atoms[use_index], column))
-        finer = _number_values({name: (colours[name], tuple(sorted(positions))) for name, positions in places.items()})
-        if len(set(finer.values())) == len(set(colours.values())):
-            return colours
-        colours = finer
-
-
-def _atom_signature(use: AtomUse, colours: dict[str, int]) -> Hashable:
-    """Return an atom's signature: its rows, and the colours in its columns."""
-    key = use.key
-    columns = sorted(zip(key.order, (colours[name] for name in use.variables), strict=True))
-    return key.relation, key.constants, key.equal, key.compared, use.atom < 0, tuple(columns)
-
-
-def _number_values(values: dict[_Key, Hashable]) -> dict[_Key, int]:
-    """Replace equal values by equal integers."""
-    numbers: dict[Hashable, int] = {}
-    return {name: numbers.setdefault(value, len(numbers)) for name, value in values.items()}
-
-
-# Joins that several rules share: one rule enumerates the join in a tick, others reuse it.
-#
-# The first rule that is evaluated enumerates the join with all variables that any of the rules keeps; the others take
-# their columns from the same pieces, which are dropped after the last one. Rules that only count take no part.
-
-
-@dataclass(eq=False)
-class CommonJoin:
-    """A join that several rules share.
-
-    Attributes
-    ----------
-    members
-        The rules' joins, in the order of evaluation.
-    waiting
-        Per phase of this tick, the number of members that have yet to read its pieces.
-    """
-
-    members: list[SharedJoin] = field(default_factory=list)
-    waiting: dict[int, int] = field(default_factory=dict)
-    _pieces: dict[int, tuple[list[Piece], int]] = field(default_factory=dict)
-
-    def begin(self) -> None:
-        """Start a tick; the members' `is_requested` are set."""
-        asking = sum(member.is_requested for member in self.members)
-        self.waiting = {} if asking < 2 else dict.fromkeys(range(len(self.members[0].execution.phases)), asking)
-        self.forget()
-
-    def forget(self) -> None:
-        """Drop the pieces that were not read, after a tick or a failure."""
-        self._pieces = {}
-
-    def pieces(self, member: SharedJoin, phase: int) -> list[Piece]:
-        """Return the pieces of a phase, with the columns `DeltaQuery.shared_variables`."""
-        entry = self._pieces.pop(phase, None) or member.enumerate_pieces(phase)
-        self.waiting[phase] -= 1
-        if self.waiting[phase]:
-            self._pieces[phase] = entry
-        pieces, bound = entry
-        member.weight_bound = max(member.weight_bound, bound)
-        return pieces
-
-
-@dataclass(eq=False)
-class SharedJoin(IncrementalGenericJoin):
-    """The join of a rule that shares it with other rules.
-
-    Attributes
-    ----------
-    common
-        The shared join.
-    is_requested
-        Whether this tick's rows are certain to be enumerated.
-    """
-
-    common: CommonJoin = field(default_factory=CommonJoin)
-    is_requested: bool = False
-
-    def __post_init__(self) -> None:
-        self.common.members.append(self)
-
-    def join(self, phase: int, paths: Iterable[int] | None = None) -> Iterator[Piece]:
-        """Yield pieces as `IncrementalGenericJoin.join` does, reusing another rule's pieces."""
-        if paths is not None or not self.is_requested or not self.common.waiting.get(phase):
-            yield from super().join(phase, paths)
-            return
-        xp = self.execution.backend.xp
-        place = {name: column for column, name in enumerate(self.query.shared_variables)}
-        for piece in self.common.pieces(self, phase):
-            columns = [
-                piece.columns[place[term]] if isinstance(term, str) else xp.full(len(piece), term, "int64")
-                for term in self.query.head
-            ]
-            yield replace(piece, columns=columns)
-
-    def enumerate_pieces(self, phase: int) -> tuple[list[Piece], int]:
-        """Return the pieces of a phase and a bound of their weights.
-
-        The pieces have all variables that any of the rules keeps.
-        """
-        join = self._full_join
-        join.finished, join.failed, join.meters = self.finished, self.failed, self.meters
-        join.prefix_users = self.prefix_users
-        join.seeds = join.weight_bound = 0
-        pieces = list(join.join(phase))
-        self.seeds += join.seeds
-        return pieces, join.weight_bound
-
-    @cached_property
-    def _full_join(self) -> IncrementalGenericJoin:
-        """The join with all variables that any of the rules keeps."""
-        return IncrementalGenericJoin(
-            replace(self.query, head=self.query.shared_variables), self.arrangements, self.execution
-        )
+    n_compared = [compared.count(name) for name in path.seed.variables]
+    return repr((atom(path.seed), n_compared, sorted(atoms.values()), steps))

@@ -362,11 +362,17 @@ def group_prefixes(prefixes: Prefixes, steps: Sequence[Step], join: GenericJoin)
     is_few = len(prefixes) < SORT_FROM or not is_reduced
     if is_few and not _propose_many(prefixes, steps[0], join, EQUAL_PREFIX if is_reduced else WIDE_PREFIX):
         return prefixes, group
-    order = backend.kernels.lexsort(look)
-    starts = backend.kernels.run_starts([column[order] for column in look])
-    indices = backend.xp.empty(len(prefixes), np.int64)
-    indices[order] = run_indices(starts, len(prefixes), backend)
-    return prefixes.gather(order[starts], backend.xp), indices if group is None else indices[group]
+    firsts, indices = group_rows(look, backend)
+    return prefixes.gather(firsts, backend.xp), indices if group is None else indices[group]
+
+
+def group_rows(columns: Sequence[Int64Array], backend: Backend) -> tuple[IndexArray, Int64Array]:
+    """Return the first row of each group of equal rows, and the group of each row. O(n log n)."""
+    n, order = len(columns[0]), backend.kernels.lexsort(columns)
+    starts = backend.kernels.run_starts([column[order] for column in columns])
+    group: Int64Array = backend.xp.empty(n, np.int64)
+    group[order] = run_indices(starts, n, backend)
+    return order[starts], group
 
 
 def _propose_many(prefixes: Prefixes, step: Step, join: GenericJoin, n_values: int) -> bool:

@@ -294,8 +294,6 @@ class DeltaQuery:
         One per atom of the body, in index order: negated atoms first.
     calculations
         The body's calculations, in order.
-    shared_variables
-        The variables kept by any of the rules that share the paths; empty if no rules do.
     continuations
         Per path, its continuation from a common prefix, if it has one; empty if no path does.
     symmetry
@@ -310,7 +308,6 @@ class DeltaQuery:
     head: tuple[str | int, ...]
     paths: tuple[DeltaPath, ...]
     calculations: tuple[Calculation, ...] = ()
-    shared_variables: tuple[str, ...] = ()
     continuations: tuple[Continuation | None, ...] = ()
     symmetry: Symmetry | None = None
     alternatives: tuple[DeltaPath, ...] = ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +14,6 @@ from gpu_wcoj.join.generic import GenericJoin, apply_checks
 from gpu_wcoj.join.plan import DeltaPath
 from gpu_wcoj.join.prefixes import Prefixes, condition_mask, sum_of_weights, weights_of_rows
 from gpu_wcoj.kernels.protocol import Int64Array, Level
-from gpu_wcoj.trace.arrangement import RowBatch
 from gpu_wcoj.zset.arrays import BoolArray, positions, stacked
 from gpu_wcoj.zset.index import IndexedZSet
 
@@ -55,6 +55,18 @@ class Seeds:
         weights = None if self.weights is None else self.weights[begin:end]
         return Seeds(self.order, xp.ascontiguousarray(self.matrix[:, begin:end]), weights)
 
+    def filtered(self, path: DeltaPath, join: GenericJoin) -> Seeds:
+        """Return the rows that satisfy the path's seed conditions."""
+        if not path.seed_conditions:
+            return self
+        xp = join.backend.xp
+        values = {name: self.matrix[row] for row, name in enumerate(path.seed.variables)}
+        (passing,) = positions(join.backend, condition_mask(path.seed_conditions, values, join.ranks, xp))
+        if len(passing) == len(self):
+            return self
+        weights = None if self.weights is None else self.weights[passing]
+        return Seeds(self.order, xp.ascontiguousarray(self.matrix[:, passing]), weights)
+
 
 def seed_rows(path: DeltaPath, deltas: Sequence[IndexedZSet], join: GenericJoin, first: str) -> Seeds:
     """Return the rows of a change that satisfy the path's seed conditions, grouped by `first`.
@@ -85,39 +97,19 @@ def seed_rows(path: DeltaPath, deltas: Sequence[IndexedZSet], join: GenericJoin,
             columns = [column[rows] for column in columns]
             weights = None if weights is None else weights[rows]
         matrix = stacked(backend, [columns[place.index(row)] for row in range(len(place))])
-    if path.seed_conditions:
-        values = {name: matrix[row] for row, name in enumerate(path.seed.variables)}
-        (passing,) = positions(backend, condition_mask(path.seed_conditions, values, join.ranks, backend.xp))
-        if len(passing) < len(delta):
-            matrix = backend.xp.ascontiguousarray(matrix[:, passing])
-            weights = None if weights is None else weights[passing]
-    return Seeds(order, matrix, weights)
-
-
-def unsorted_seed_rows(path: DeltaPath, rows: RowBatch, join: GenericJoin) -> Seeds:
-    """Return rows in any order that satisfy the path's seed conditions. O(n)."""
-    columns, weights, names = rows.columns(), rows.weights, path.seed.variables
-    if path.seed_conditions:
-        values = dict(zip(names, columns, strict=True))
-        mask = condition_mask(path.seed_conditions, values, join.ranks, join.backend.xp)
-        (passing,) = positions(join.backend, mask)
-        if len(passing) < len(mask):
-            columns = [column[passing] for column in columns]
-            weights = None if weights is None else weights[passing]
-    return Seeds(names, stacked(join.backend, columns), weights if join.weighted else None)
+    return Seeds(order, matrix, weights).filtered(path, join)
 
 
 def bind_seeds(path: DeltaPath, seeds: Seeds, join: GenericJoin) -> Prefixes:
     """Locate the seeds in every atom that they bind; drop those that an atom lacks. Waits once."""
-    if join.meter is not None:
-        with join.meter.seeding(join.backend):
-            return _bind(path, seeds, join)
-    return _bind(path, seeds, join)
+    with seeding(join):
+        prefixes, alive = locate_seeds(path, seeds, join)
+        return prefixes if alive is None else drop_dead(prefixes, alive, join.backend)
 
 
-def _bind(path: DeltaPath, seeds: Seeds, join: GenericJoin) -> Prefixes:
-    prefixes, alive = locate_seeds(path, seeds, join)
-    return prefixes if alive is None else drop_dead(prefixes, alive, join.backend)
+def seeding(join: GenericJoin) -> AbstractContextManager[None]:
+    """Measure the enclosed code as binding seeds, if the join is measured."""
+    return nullcontext() if join.meter is None else join.meter.seeding(join.backend)
 
 
 def reverse_change(seeds: Seeds, before: tuple[IndexedZSet, ...], backend: Backend) -> Seeds:
@@ -199,23 +191,18 @@ def assign_seeds_to_variants(paths: Sequence[DeltaPath], seeds: Seeds, joins: Se
 
     All variants hold the same seeds, so that one mask serves all. Waits once.
     """
-    if joins[0].meter is not None:
-        with joins[0].meter.seeding(joins[0].backend):
-            return _assign_seeds(paths, seeds, joins)
-    return _assign_seeds(paths, seeds, joins)
-
-
-def _assign_seeds(paths: Sequence[DeltaPath], seeds: Seeds, joins: Sequence[GenericJoin]) -> list[Prefixes]:
     backend = joins[0].backend
-    bound, masks = zip(*(locate_seeds(path, seeds, join) for path, join in zip(paths, joins, strict=True)), strict=True)
-    alive: BoolArray | None = masks[0]
-    if len(paths) == 1:
-        return [bound[0] if alive is None else drop_dead(bound[0], alive, backend)]
-    choices = [join.choice(prefixes, path.steps[0]) for path, join, prefixes in zip(paths, joins, bound, strict=True)]
-    chosen = backend.kernels.narrowest(choices)
-    ours = [chosen == variant if alive is None else (chosen == variant) & alive for variant in range(len(paths))]
-    variant_rows = positions(backend, *ours)
-    return [prefixes.gather(rows, backend.xp) for prefixes, rows in zip(bound, variant_rows, strict=True)]
+    with seeding(joins[0]):
+        ways = list(zip(paths, joins, strict=True))
+        bound, masks = zip(*(locate_seeds(path, seeds, join) for path, join in ways), strict=True)
+        alive: BoolArray | None = masks[0]
+        if len(paths) == 1:
+            return [bound[0] if alive is None else drop_dead(bound[0], alive, backend)]
+        choices = [join.choice(prefixes, path.steps[0]) for (path, join), prefixes in zip(ways, bound, strict=True)]
+        chosen = backend.kernels.narrowest(choices)
+        ours = [chosen == variant if alive is None else (chosen == variant) & alive for variant in range(len(paths))]
+        variant_rows = positions(backend, *ours)
+        return [prefixes.gather(rows, backend.xp) for prefixes, rows in zip(bound, variant_rows, strict=True)]
 
 
 def _bind_single_seed(

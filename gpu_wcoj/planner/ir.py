@@ -19,6 +19,7 @@ from gpu_wcoj.planner.body import INTEGERS, Alias, Body, BodyAtom, Encode, Kinds
 from gpu_wcoj.planner.statistics import Facts
 from gpu_wcoj.planner.symmetry import Renaming
 from gpu_wcoj.query.ir import Atom, Grouping, Rule, Variable
+from gpu_wcoj.query.stratify import components
 
 # Estimates of tries, levels and paths; see `gpu_wcoj.planner.cost`.
 
@@ -293,6 +294,12 @@ class RuleDraft:
         assert self.body is not None, "a pass was run before `normalise`"
         return self.body
 
+    @property
+    def planned_query(self) -> DeltaQuery:
+        """Executable rule, set by an earlier pass."""
+        assert self.query is not None, "a pass was run before `to_delta_queries`"
+        return self.query
+
     def __str__(self) -> str:
         lines = [f"{self.head}: {self.rule}"]
         if self.body is not None:
@@ -311,8 +318,6 @@ class RuleDraft:
             lines += [] if way is None else _shown_begun(way)
         if self.query is not None:
             lines.append(f"  keeps {', '.join(map(str, self.query.head))}")
-            if self.query.shared_variables:
-                lines.append(f"  joined with others, which keep {', '.join(self.query.shared_variables)}")
             lines += [] if self.query.symmetry is None else [f"  {_shown_symmetry(self.query.symmetry)}"]
         return "\n".join(lines)
 
@@ -341,6 +346,22 @@ class Draft:
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.rules))
+
+    @property
+    def nonrecursive_heads(self) -> set[str]:
+        """Heads that are neither recursive nor evaluated as if they were."""
+        reads: dict[str, dict[str, None]] = {}
+        for rule_draft in self.rules:
+            body = rule_draft.normalised
+            read_names = reads.setdefault(rule_draft.head, {})
+            for atom in (*body.atoms, *body.negated):
+                read_names[atom.relation] = None
+        reading = {
+            name: names_read for name, names_read in reads.items() if not reads.keys().isdisjoint(names_read)
+        }  # others are not in a loop
+        single = {members[0] for members in components(reading) if len(members) == 1}
+        single.difference_update(name for name in reading if name in reads[name])
+        return (reads.keys() - reading.keys() | single).difference(self.setting.best, self.setting.recursive)
 
     def over(self, change: Callable[[RuleDraft], RuleDraft]) -> Draft:
         """Return the draft with every rule changed; itself if no rule differs."""

@@ -17,7 +17,7 @@ from gpu_wcoj.circuit.operator import RelationOperator
 from gpu_wcoj.circuit.recursion.plan import Best, LoopPlan, LoopRule
 from gpu_wcoj.circuit.recursion.relation import RankedIndex
 from gpu_wcoj.data.schema import DataType
-from gpu_wcoj.join.delta import CommonJoin, CommonPrefixes, IncrementalGenericJoin, SharedJoin
+from gpu_wcoj.join.delta import CommonPrefixes, IncrementalGenericJoin
 from gpu_wcoj.join.plan import DeltaPath, DeltaQuery
 from gpu_wcoj.join.relation import RelationIndex
 from gpu_wcoj.join.settings import Execution
@@ -375,8 +375,7 @@ def lower(
         builder.add_head(name)
     sources = {name: builder.relations[name] for name in inputs}
     return Circuit(
-        sources, builder.heads, execution, builder.outputs, {}, tuple(builder.common.values()), builder.beginnings,
-        _demands(rules, builder.heads),
+        sources, builder.heads, execution, builder.outputs, {}, builder.beginnings, _demands(rules, builder.heads)
     )  # fmt: skip
 
 
@@ -399,7 +398,6 @@ class _CircuitBuilder:
     relations: dict[str, RelationIndex] = field(default_factory=dict)
     histories: dict[str, RankedIndex] = field(default_factory=dict)
     heads: dict[str, RelationOperator] = field(default_factory=dict)
-    common: dict[tuple[object, ...], CommonJoin] = field(default_factory=dict)
     beginnings: CommonPrefixes | None = None
 
     def __post_init__(self) -> None:
@@ -508,11 +506,7 @@ class _CircuitBuilder:
         joins: list[IncrementalGenericJoin] = []
         for query in planned.queries[name]:
             arrangements = {key: relations[key.relation].read(key) for key in query.keys}
-            if query.shared_variables:
-                shared = self.common.setdefault((query.paths, query.shared_variables), CommonJoin())
-                joins.append(SharedJoin(query, arrangements, execution, common=shared))
-            else:
-                joins.append(IncrementalGenericJoin(query, arrangements, execution))
+            joins.append(IncrementalGenericJoin(query, arrangements, execution))
             if query.continuations:
                 if self.beginnings is None:
                     self.beginnings = CommonPrefixes(

@@ -8,7 +8,7 @@ nothing doubles the work before the next check, so all checks together cost no m
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
@@ -18,12 +18,11 @@ from gpu_wcoj.circuit.head import Head
 from gpu_wcoj.circuit.recount import Recounted
 from gpu_wcoj.circuit.recursion.plan import LoopPlan
 from gpu_wcoj.costs import INDEXED_ROW, PROPOSAL
-from gpu_wcoj.functions import Calculation
-from gpu_wcoj.join.plan import Absent, AtomUse, Check, Condition, DeltaPath, DeltaQuery
+from gpu_wcoj.join.plan import AtomUse, DeltaPath, DeltaQuery
 from gpu_wcoj.kernels.protocol import PROPOSALS, Int64Array
 from gpu_wcoj.planner.ir import EMPTY_CATALOG, CatalogReader
 from gpu_wcoj.planner.lower import INVERSE, Place, Plan
-from gpu_wcoj.planner.passes.shared_prefixes import with_shared_prefixes
+from gpu_wcoj.planner.passes.share import with_shared_prefixes
 from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey
 
 if TYPE_CHECKING:
@@ -290,108 +289,6 @@ def _rates(loop: Loop, plan: Plan) -> dict[Place, float]:
     return rates
 
 
-# Rename the variables of delta paths to those of another plan of the same rule.
-
-
-def rename_path(path: DeltaPath, target_paths: Iterable[DeltaPath]) -> DeltaPath | None:
-    """Return the path in the variables of other paths of the same rule, or None.
-
-    The result is None if the path calculates something that none of the others calculates.
-
-    A variable of atoms is identified by a column that it occurs in, a calculated variable by its calculation.
-
-    Examples
-    --------
-    >>> from gpu_wcoj.planner.passes import PASSES, share_joins
-    >>> from tests.planner.examples import draft_program
-    >>> text = "h(a, c) :- r(a, b), s(b, c), a < c. h(x, z) :- r(x, y), s(y, z), x < z."
-    >>> one, other = (rule.paths for rule in draft_program(text, PASSES[: PASSES.index(share_joins)]).rules)
-    >>> rename_path(other[0], one) == one[0] != other[0]
-    True
-    """
-    targets = list(target_paths)
-    stands = {
-        (use.atom, column): name
-        for target in targets
-        for use in _uses(target)
-        for column, name in zip(use.key.order, use.variables, strict=True)
-    }
-    names: dict[str, str] = {}
-    for use in _uses(path):
-        for column, name in zip(use.key.order, use.variables, strict=True):
-            if (use.atom, column) not in stands:
-                return None
-            names[name] = stands[use.atom, column]
-    calculations = [check for target in targets for check in _checks(target) if isinstance(check, Calculation)]
-    for check in (check for variant in (path, *path.variants) for check in _checks(variant)):
-        if isinstance(check, Calculation) and check.variable not in names:
-            target_name = _calculated(check, names, calculations)
-            if target_name is None:
-                return None
-            names[check.variable] = target_name
-    return path if all(name == called for name, called in names.items()) else _renamed(path, names)
-
-
-def _uses(path: DeltaPath) -> Iterator[AtomUse]:
-    """Yield the atoms, the changed one first."""
-    yield from (path.seed, *path.other_atoms)
-
-
-def _checks(path: DeltaPath) -> Iterator[Check]:
-    """Yield all checks and calculations, in order."""
-    yield from (*path.seed_conditions, *path.seed_checks)
-    for step in path.steps:
-        yield from (*step.conditions, *step.checks)
-
-
-def _calculated(calculation: Calculation, names: Mapping[str, str], candidates: Iterable[Calculation]) -> str | None:
-    """Return the other paths' name of a calculated variable, or None."""
-    arguments = tuple(names.get(term, term) if isinstance(term, str) else term for term in calculation.arguments)
-    renamed_calculation = replace(calculation, arguments=arguments)
-    taken = set(names.values())
-    for candidate in candidates:
-        if candidate.variable not in taken and replace(renamed_calculation, variable=candidate.variable) == candidate:
-            return candidate.variable
-    return None
-
-
-def _renamed(path: DeltaPath, names: Mapping[str, str]) -> DeltaPath:
-    def term(value: str | int) -> str | int:
-        return names.get(value, value) if isinstance(value, str) else value
-
-    def use(atom_use: AtomUse) -> AtomUse:
-        return atom_use._replace(variables=tuple(names.get(name, name) for name in atom_use.variables))
-
-    def condition(original: Condition) -> Condition:
-        return replace(original, variable=names[original.variable], operand=term(original.operand))
-
-    def check(original: Check) -> Check:
-        if isinstance(original, Condition):
-            return condition(original)
-        if isinstance(original, Absent):
-            return replace(original, use=use(original.use), terms=tuple(map(term, original.terms)))
-        return replace(original, variable=names[original.variable], arguments=tuple(map(term, original.arguments)))
-
-    return replace(
-        path,
-        seeds=tuple(map(use, path.seeds)),
-        other_atoms=tuple(map(use, path.other_atoms)),
-        seed_conditions=tuple(map(condition, path.seed_conditions)),
-        steps=tuple(
-            replace(
-                step,
-                variable=names[step.variable],
-                conditions=tuple(map(condition, step.conditions)),
-                checks=tuple(map(check, step.checks)),
-            )
-            for step in path.steps
-        ),
-        sort_first=tuple(names[name] for name in path.sort_first),
-        variants=tuple(_renamed(variant, names) for variant in path.variants),
-        seed_checks=tuple(map(check, path.seed_checks)),
-    )
-
-
 # Take some delta paths from one plan and the others from another plan of the same program.
 
 
@@ -400,8 +297,7 @@ def mix_plans(present: Plan, planned: Plan, places: Collection[Place], catalog: 
 
     Seeds come from the arrangements that the paths then need.
 
-    The other plan's paths are renamed to the variables of the present plan: rules may share a join in only one of the
-    two plans. Common prefixes are chosen again, by the statistics in `catalog`.
+    A rule's paths have the same variables in both. Common prefixes are chosen again, by the statistics in `catalog`.
 
     Examples
     --------
@@ -458,10 +354,7 @@ def _mixed_loop(
 def _mixed(old: DeltaQuery, new: DeltaQuery, path_indices: Collection[int]) -> DeltaQuery:
     if not path_indices:
         return old
-    paths = [
-        (rename_path(new.paths[path_index], old.paths) or path) if path_index in path_indices else path
-        for path_index, path in enumerate(old.paths)
-    ]
+    paths = [new.paths[path_index] if path_index in path_indices else path for path_index, path in enumerate(old.paths)]
     needed = list(dict.fromkeys(key for path in paths for key in path.keys))
     return replace(old, paths=tuple(_seeded(path, needed) for path in paths))
 

@@ -65,6 +65,7 @@ def program():
     return dogs.build()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("query", ["delta", "wcoj"])
 @pytest.mark.parametrize("nodes", [1, 16])
 def test_dogs3_counts_what_brute_force_does(program, tmp_path, nodes, query):
@@ -73,6 +74,7 @@ def test_dogs3_counts_what_brute_force_does(program, tmp_path, nodes, query):
     assert len(dogs.run(program, tmp_path / "edges", query, nodes, 2, 60).ticks) == 2
 
 
+@pytest.mark.long
 def test_dogs3_is_ended_at_the_limit(program, tmp_path):
     """A source with an edge to each node, and one from each: more proposals than a second does."""
     n = 20_000
@@ -82,6 +84,7 @@ def test_dogs3_is_ended_at_the_limit(program, tmp_path):
     assert (run.ticks, run.stopped, run.unfinished) == ([], "ended after 1 s", None)
 
 
+@pytest.mark.long
 def test_dogs3_is_compared_on_the_ticks_that_it_finished(program, tmp_path):
     """The first tick brings a triangle, the second one a star that takes more proposals than three seconds do."""
     n = 20_000
@@ -99,6 +102,7 @@ def test_dogs3_is_compared_on_the_ticks_that_it_finished(program, tmp_path):
     assert 0 < compared["unfinished_tick"]["cpu_seconds_at_least"] < 4
 
 
+@pytest.mark.long
 def test_dogs3_is_held_to_its_memory(program, tmp_path):
     GRAPH.write(tmp_path / "edges")
     assert dogs.run(program, tmp_path / "edges", "wcoj", 64, None, 60, 2_000_000_000).stopped is None
@@ -109,6 +113,7 @@ def test_dogs3_is_held_to_its_memory(program, tmp_path):
     assert (run.ticks, run.stopped) == ([], "ended in tick 0, which takes more than 0.3 GB of memory")
 
 
+@pytest.mark.long
 def test_dogs3_says_what_is_wrong_with_its_input(program, tmp_path):
     (tmp_path / "edges").write_text("1 2\n1 2 3\n")
     with pytest.raises(RuntimeError, match="'1 2 3' is no edge; a line is 'source target'"):

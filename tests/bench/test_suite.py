@@ -30,7 +30,6 @@ from bench.suite.streams import Data, TooFewRowsError, stream
 from bench.suite.workload import Stream
 from bench.suite.workloads import fixed, graphs, lsqb
 from gpu_wcoj.cli.main import main
-from tests.helpers.long_tests import IS_LONG
 
 HERE = "tests.helpers.suite_contenders"
 LIMITS = Limits(limit=20.0, budget=5.0, rounds=2)
@@ -65,11 +64,11 @@ def answers(name, case, folder, how="count"):
 
 
 @pytest.mark.drawn("name", share=4)
-@pytest.mark.parametrize("name", WORKLOADS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.long) if name in LONG else name for name in WORKLOADS]
+)
 def test_all_strategies_give_what_duckdb_does(name, tmp_path):
     skip_without_rows(name)
-    if name in LONG and not IS_LONG:
-        pytest.skip("takes longer than others that are like it; make test-long runs it")
     spec = next(spec for spec in suites.TINIEST.specs if spec.workload == name)
     case = made(spec)
     n_ticks = len(case.stream.ticks)

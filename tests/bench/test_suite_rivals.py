@@ -21,7 +21,6 @@ from bench.suite.registry import CONTENDERS, RIVALS, factory
 from bench.suite.rivals import counting
 from bench.suite.suites import source_of
 from bench.suite.workload import Change, Pattern, Stream
-from tests.helpers.long_tests import IS_LONG
 
 NAMES = tuple(name for names in RIVALS.values() for name in names)
 QUICK = tuple(name for name in NAMES if name != "spark")
@@ -40,7 +39,7 @@ COUNTED_BY_MATRICES = {
 TRIANGLES = {"triangle", "hub", "second-hub", "arriving"}
 WIDE = {"snowflake", "tpch-chain", "tpch-lines", "tpch-all", "tpch-local"}
 SHORT = {"triangle", "cycle4", "diamond", "path3", "star3", "snowflake", "tpch-local", "arriving"}
-ONLY_LONG = pytest.mark.skipif(not IS_LONG, reason="takes minutes in all; make test-long runs it")
+ONLY_LONG = pytest.mark.long  # minutes in all
 MISFITS = {
     "kept": set(),
     "duckdb": set(),

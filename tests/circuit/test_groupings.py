@@ -16,7 +16,7 @@ from gpu_wcoj.circuit.aggregate import extreme_values
 from gpu_wcoj.errors import NegativeWeightError
 from gpu_wcoj.query.ir import Atom, Grouping, Rule, Rules, Variable
 from gpu_wcoj.zset.index import IndexedZSet
-from tests.helpers.join_comparison import INTEGERS, fed, random_script, translated
+from tests.helpers.comparison import INTEGERS, fed, random_script, translated
 from tests.helpers.long_tests import IS_LONG
 from tests.reference.changes import apply_bag, apply_rows, apply_zset, minus
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random
-
 import numpy as np
 import pytest
 
@@ -12,22 +10,9 @@ from bench.cliffs.laws import counted
 from gpu_wcoj.circuit.head import Head
 from gpu_wcoj.circuit.recount import ListingCosts
 from gpu_wcoj.errors import CalculationError, WeightOverflowError
-from tests.helpers.join_comparison import random_text
-from tests.helpers.overlapping_rules import overlapping_text
 from tests.helpers.recounted_programs import heads_of
-from tests.helpers.recursion_comparison import check_scripts
 
 LIMITS = {"at once": 0.0, "given up at the first rows": 1.0}
-TEXTS = {
-    "kept rows": "h(a, b, c) :- e(a, b), e(b, c). g(a, c) :- h(a, b, c), !e(a, c).",
-    "derivations": "h(a, c) :- e(a, b), f(b, c). g(a) :- h(a, c), h(c, a).",
-    "two rules": "h(a, b) :- e(a, b), u(b). h(b, a) :- f(a, b), u(a). g(a) :- h(a, _).",
-    "not kept": "h(a, c) :- e(a, b), e(b, c).",
-    "negated": "h(a, c) :- e(a, b), e(b, c), !f(a, c).",
-    "calculated": "h(a, c + 1) :- e(a, b), f(b, c), a != c + 2. g(x) :- h(x, y), y = x * 2.",
-    "grouped": "g(a, count()) :- e(a, b), f(b, c).",
-    "recursive": "r(a, b) :- e(a, b), u(a). r(a, c) :- r(a, b), f(b, c). h(a) :- r(a, b), e(b, c), u(c).",
-}
 PATH = "h(a, d) :- e(a, b), e(b, c), e(c, d). g(a) :- h(a, d), u(d)."
 
 
@@ -40,24 +25,6 @@ def always(request, monkeypatch):
     compared, compare = [], Head._compare
     monkeypatch.setattr(Head, "_compare", lambda head, *of: compared.append(head.name) or compare(head, *of))
     return compared
-
-
-@pytest.mark.parametrize(
-    ("name", "bag"), [(name, bag) for name in TEXTS for bag in (False, True) if not (bag and name == "recursive")]
-)
-def test_differences_are_the_changes(name, bag, always):
-    positive = bag and ("!" in TEXTS[name] or "count" in TEXTS[name])
-    check_scripts(TEXTS[name], range(2), bag=bag, clingo=False, positive=positive, backend="cpu")
-    assert always or ListingCosts().limit()
-
-
-@pytest.mark.drawn("bag", "seed", each=True)
-@pytest.mark.parametrize("bag", [False, True], ids=["set", "bag"])
-@pytest.mark.parametrize("seed", range(6))
-def test_differences_of_random_programs(seed, bag, always):
-    chance = random.Random(seed)
-    for text in (random_text(chance), overlapping_text(chance, negation=True, calculation=True)):
-        check_scripts(text, [seed], bag=bag, clingo=False, positive=bag, backend="cpu")
 
 
 @pytest.mark.usefixtures("always")

@@ -8,9 +8,9 @@ import pytest
 
 import gpu_wcoj as gw
 from gpu_wcoj.errors import NegativeWeightError
+from tests.helpers.comparison import SIGNED, check_scripts
 from tests.helpers.kernel_kinds import KINDS, needed
 from tests.helpers.long_tests import IS_LONG
-from tests.helpers.recursion_comparison import SIGNED, check_scripts
 
 PROGRAMS = {
     "in a head": "h(x, mean(y)) :- e(x, y).",

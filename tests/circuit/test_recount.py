@@ -19,11 +19,10 @@ from gpu_wcoj.join import eliminate as ranged
 from gpu_wcoj.join.generic import GenericJoin
 from gpu_wcoj.kernels.protocol import N_WORK, PROBES, PROPOSALS, SURVIVORS
 from tests.helpers.answers import named
-from tests.helpers.join_comparison import check_counts, fed, random_script
+from tests.helpers.comparison import Judges, check_counts, fed, random_script
 from tests.helpers.kernel_kinds import Kind, lacking
 from tests.helpers.long_tests import IS_LONG
 from tests.helpers.recounted_programs import PATH, TRIANGLE, heads_of, skewed
-from tests.helpers.recursion_comparison import Judges
 
 BAGS = pytest.mark.parametrize("bag", [False, True], ids=["set", "bag"])
 TEXTS = {
@@ -99,7 +98,7 @@ def test_random_scripts(name, bag, kind, way, request):
     text, times = f"{TEXTS[name]} .output h", 0
     for seed in range(4 if IS_LONG and not kind.on_device else 3):
         program = gw.Program(text, bag=bag, backend=kind.backend(seed), threads=1 + seed % 2, inputs=named(text))
-        judges = Judges(TEXTS[name], bag, clingo=False)
+        judges = Judges(TEXTS[name], bag)
         inputs = {relation: judges.program.arities[relation] for relation in judges.program.inputs}
         for tick_index, tick in enumerate(random_script(random.Random(f"{text} {seed}"), inputs)):
             changes = {relation: fed(change, inputs[relation]) for relation, change in tick.items()}

@@ -10,77 +10,10 @@ import pyarrow as pa
 import pytest
 
 import gpu_wcoj as gw
-from gpu_wcoj.circuit.recursion.loop import LoopHead
 from gpu_wcoj.errors import IterationLimitError
 from tests.helpers.answers import named
-from tests.helpers.kernel_kinds import KINDS, Kind, lacking
-from tests.helpers.long_tests import IS_LONG
-from tests.reference.fixpoint import fixpoint
-from tests.reference.program_text import written
-
-PROGRAMS = {
-    "linear": "p(x, y) :- e(x, y). p(x, z) :- p(x, y), e(y, z).",
-    "linear, other way": "p(x, y) :- e(x, y). p(x, z) :- e(x, y), p(y, z).",
-    "non-linear": "p(x, y) :- e(x, y). p(x, z) :- p(x, y), p(y, z).",
-    "three atoms": "p(x, y) :- e(x, y). p(x, w) :- p(x, y), p(y, z), p(z, w). p(x, z) :- p(x, y), p(y, z), f(x, z).",
-    "from marked": "r(x) :- s(x). r(y) :- r(x), e(x, y).",
-    "same generation": "g(x, y) :- e(z, x), e(z, y), x != y. g(x, y) :- e(a, x), g(a, b), e(b, y).",
-    "mutual": "odd(x, y) :- e(x, y). odd(x, z) :- even(x, y), e(y, z). even(x, z) :- odd(x, y), e(y, z).",
-    "points to": """
-        v(x, y) :- s2(x, y). v(x, y) :- e(x, z), v(z, y).
-        v(x, y) :- f(x, p), v(p, q), v(q, y), s(x). v(q, y) :- h(p, x), v(p, q), v(x, y).
-        .decl e(a: int64, b: int64)
-    """,
-    "read by others": """
-        p(x, y) :- e(x, y). p(x, z) :- p(x, y), e(y, z).
-        c(x) :- p(x, x). d(x, y) :- p(x, y), p(y, x), x < y. t(x, y, z) :- p(x, y), f(y, z).
-        .output p
-        .output c
-        .output d
-        .output t
-    """,
-    "loop over a loop": """
-        p(x, y) :- e(x, y). p(x, z) :- p(x, y), e(y, z).
-        q(x, y) :- p(x, y), f(x, y). q(x, z) :- q(x, y), p(y, z), s(z).
-        .output p
-        .output q
-    """,
-    "constants and comparisons": """
-        p(0, y) :- e(0, y). p(x, x) :- s(x). p(x, z) :- p(x, y), e(y, z), x <= z. p(x, 3) :- p(x, 2), f(x, x), x != 5.
-    """,
-    "renamed inside": """
-        q(y, x) :- p(x, y). q(x, y) :- f(x, y), p(y, x). p(x, y) :- e(x, y). p(x, z) :- q(y, x), e(y, z).
-    """,
-    "only a copy": "p(y, x) :- q(x, y). q(x, y) :- e(x, y). q(x, z) :- p(y, x), e(y, z).",
-    "unary and apart": "r(x) :- s(x). r(y) :- r(x), e(x, y), s(z), r(z), z != x.",
-    "negation": """
-        p(x, y) :- e(x, y), !f(x, y). p(x, z) :- p(x, y), e(y, z), !s(y), !f(y, 3). o(x) :- s(x), !p(0, x).
-        .output p
-        .output o
-    """,
-    "calculation": "d(y, 0) :- s(y). d(y, n) :- d(x, m), e(x, y), n = m + 1, n < 6. d(y, n) :- d(y, m), n = m / 2.",
-    "calculation behind": """
-        p(x, n) :- e(x, y), n = x * 10 + y. p(x, n) :- p(y, m), e(x, y), f(x, w), n = m % 7 + w, !s(n).
-    """,
-    "shortest paths": """
-        d(y, min(0)) :- s(y). d(y, min(n)) :- d(x, m), w(x, y, c), n = m + c.
-    """,
-    "least labels": "l(x, min(x)) :- e(x, _). l(y, min(n)) :- l(x, n), e(x, y). l(y, min(n)) :- l(x, n), e(y, x).",
-    "greatest values, first column": "m(max(n), y) :- f(y, n). m(max(n), y) :- m(n, x), e(x, y), !s(y).",
-    "all pairs": """
-        d(x, y, min(c)) :- w(x, y, c). d(x, z, min(n)) :- d(x, y, a), d(y, z, b), n = a + b.
-        far(x, y) :- d(x, y, n), n > 6. near(x, c) :- e(x, _), c = count : { d(x, y, n), n < 4 }.
-        .output d
-        .output far
-        .output near
-    """,
-    "one value": "m(min(x)) :- s(x). m(min(n)) :- m(x), f(y, _), n = x / 2 + y.",
-    "two of them": """
-        d(y, min(0)) :- s(y). d(y, min(n)) :- r(x, m), w(x, y, c), n = m + c. r(y, min(n)) :- d(y, n), n < 12.
-        r(y, min(n)) :- d(x, m), f(x, y), n = m + 2. b(y) :- r(y, n), n < 3. d(y, min(1)) :- b(x), e(x, y).
-    """,
-    "three columns": "a(x, y, x) :- e(x, y). a(x, z, w) :- a(x, y, w), a(y, z, _), f(w, _).",
-}
+from tests.helpers.comparison import ranks
+from tests.helpers.recursive_programs import RANKED as PROGRAMS
 
 
 def arity(text: str) -> dict[str, int]:
@@ -107,123 +40,9 @@ def tick(random: np.random.Generator, widths: Mapping[str, int], state: dict[str
     return changes
 
 
-def ranks(program: gw.Program) -> dict[str, list]:
-    """Return the rows of loops with their ranks."""
-    sides = program._ledger.settle()
-    heads = [] if sides is None else sides.ahead.circuit.heads.items()
-    return {
-        name: [head.relation.backend.to_host(column).tolist() for column in head.relation.rows()[0]]
-        for name, head in heads
-        if isinstance(head, LoopHead)
-    }
-
-
 def contents(program: gw.Program) -> dict[str, dict]:
     """Every head."""
     return {name: dict(program.relation(name).rows()) for name in program.heads}
-
-
-def check(text: str, seed: int, ticks: int, backend, size: int = 4, values: int = 7, **options):
-    """Step a program; compare contents, changes and ranks after every tick."""
-    random = np.random.default_rng(seed)
-    meaning, widths = written(text), arity(text)
-    state: dict[str, set] = {name: set() for name in widths}
-    program = gw.Program(text, backend=backend, **options)
-    before = {name: {} for name in program.heads}
-    for _ in range(ticks):
-        changes = program.step(tick(random, widths, state, size, values))
-        now = fixpoint(meaning, {name: dict.fromkeys(rows, 1) for name, rows in state.items()})
-        assert contents(program) == now
-        assert {name: program.count(name) for name in program.heads} == {name: len(now[name]) for name in program.heads}
-        for name in program.outputs:
-            change = dict.fromkeys(now[name].keys() - before[name].keys(), 1)
-            change |= dict.fromkeys(before[name].keys() - now[name].keys(), -1)
-            assert dict(changes[name].rows()) == change
-        before = now
-        fresh = gw.Program(text, backend=backend, **options)
-        fresh.step({name: list(rows) for name, rows in state.items()})
-        assert ranks(program) == ranks(fresh) or not ranks(fresh)
-    return program
-
-
-@pytest.mark.drawn("name", share=2)
-@pytest.mark.parametrize("seed", range(3 if IS_LONG else 1))
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_every_tick_equals_recomputation(name, seed, backend):
-    check(PROGRAMS[name], seed, 25 if IS_LONG else 12, backend)
-
-
-@pytest.mark.drawn("kind", "name", share=4)
-@pytest.mark.parametrize("kind", ["numpy", "shim"])
-@pytest.mark.parametrize("name", PROGRAMS if IS_LONG else list(PROGRAMS)[::3])
-def test_other_kernels(name, kind):
-    assert kind in KINDS
-    if reason := lacking(kind):
-        pytest.skip(reason)
-    check(PROGRAMS[name], 7, 6 if IS_LONG else 4, Kind(kind).backend(3), threads=1, route="device")
-
-
-@pytest.mark.drawn("name", share=2)
-@pytest.mark.parametrize("name", ["non-linear", "mutual", "read by others", "all pairs", "least labels"])
-def test_ticks_on_either_side_of_a_state_that_is_kept_twice(name):
-    """Small ticks run on the replica and large ticks on the device."""
-    if reason := lacking("shim"):
-        pytest.skip(reason)
-    check(PROGRAMS[name], 5, 12 if IS_LONG else 6, Kind("shim").backend(1), size=6, threads=1, route=5)
-
-
-@pytest.mark.drawn("name", share=2)
-@pytest.mark.parametrize("name", ["linear", "non-linear", "points to"])
-def test_many_changes_a_tick(name, backend):
-    check(PROGRAMS[name], 11, 8, backend, size=30, values=12)
-
-
-@pytest.mark.drawn("name", share=2)
-@pytest.mark.parametrize("name", ["linear", "mutual", "negation", "loop over a loop", "read by others", "all pairs"])
-def test_bags(name, backend):
-    """A loop reads the rows of positive weight of a bag, and its heads are sets."""
-    text = PROGRAMS[name]
-    random = np.random.default_rng(1)
-    meaning, widths = written(text), arity(text)
-    state: dict[str, dict] = {name: {} for name in widths}
-    program = gw.Program(text, bag=True, backend=backend)
-    before = {name: {} for name in program.heads}
-    for tick_index in range(20):
-        changes = {}
-        for relation, width in widths.items():
-            rows = [
-                (tuple(random.integers(0, 6, width).tolist()), int(random.choice([-2, -1, 1, 1, 2])))
-                for _ in range(int(random.integers(tick_index == 0, 5)))
-            ]
-            changes[relation] = rows
-            for row, weight in rows:
-                state[relation][row] = state[relation].get(row, 0) + weight
-        answer = program.step(changes)
-        inputs = {name: {row: weight for row, weight in rows.items() if weight} for name, rows in state.items()}
-        now = fixpoint(meaning, inputs, bag=True)
-        assert contents(program) == now
-        for name in program.outputs:
-            rows = {row: now[name].get(row, 0) - before[name].get(row, 0) for row in {*now[name], *before[name]}}
-            assert dict(answer[name].rows()) == {row: weight for row, weight in rows.items() if weight}
-        before = now
-        fresh = gw.Program(text, bag=True, backend=backend)
-        fresh.step({name: list(rows.items()) for name, rows in inputs.items()})
-        assert ranks(program) == ranks(fresh) or not ranks(fresh)
-
-
-@pytest.mark.drawn("name", share=2)
-@pytest.mark.parametrize("name", ["linear", "mutual", "negation", "loop over a loop", "all pairs", "three atoms"])
-def test_ticks_that_begin_anew(name, backend, monkeypatch):
-    """A tick that derives too much restarts from the empty loop, with the same result."""
-    monkeypatch.setattr("gpu_wcoj.circuit.recursion.loop.MIN_DERIVED_LIMIT", 3)
-    monkeypatch.setattr("gpu_wcoj.circuit.recursion.loop.MAX_DERIVED_PER_ROW", 0)
-    check(PROGRAMS[name], 5, 15, backend)
-
-
-@pytest.mark.parametrize("options", [{"threads": 2}, {"chunk_rows": 3}], ids=str)
-def test_options_change_no_answer(options, backend, monkeypatch):
-    monkeypatch.setattr("gpu_wcoj.join.delta.SPLIT_FROM", 1)
-    check(PROGRAMS["non-linear"], 3, 12, backend, size=8, **options)
 
 
 def test_an_edge_of_a_cycle_goes_and_comes_back(backend):

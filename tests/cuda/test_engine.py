@@ -6,17 +6,15 @@ import random
 from collections import Counter
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 import gpu_wcoj as gw
 from gpu_wcoj.backend import Backend, cpu_backend
 from gpu_wcoj.errors import WeightOverflowError
-from gpu_wcoj.query.datalog import parse
 from gpu_wcoj.trace.spine import MergePolicy
 from tests.helpers.answers import named
+from tests.helpers.comparison import Script, arities, fed, random_script
 from tests.helpers.device_graphs import hub_edges
-from tests.helpers.join_comparison import VALUES, Script, arities, check_scripts, fed, random_script, random_text
 from tests.helpers.join_patterns import PATTERNS
 from tests.helpers.kernel_cases import marked_alike
 from tests.helpers.long_tests import IS_LONG
@@ -45,59 +43,6 @@ SOME = (
     "greater",
     "heads of heads",
 )
-
-
-def chunk_rows(seed: int) -> int | None:
-    return (None, 3, 64, 7)[seed % 4]
-
-
-@pytest.mark.drawn("bag", "block", share=4)
-@BAGS
-@pytest.mark.parametrize("block", range(4))
-def test_triangles(block, bag):
-    for seed in range(block, 32, 4 if IS_LONG else 10):
-        backend = shim_backend(seed // 4)
-        check_scripts(TRIANGLE, [seed], bag=bag, backend=backend, route="device", chunk_rows=chunk_rows(seed))
-
-
-@pytest.mark.drawn("bag", "name", share=8)
-@BAGS
-@pytest.mark.parametrize("name", SOME)
-def test_patterns(name, bag):
-    for seed in range(3) if IS_LONG else [SOME.index(name) % 4]:
-        backend = shim_backend(seed)
-        check_scripts(PATTERNS[name], [seed], bag=bag, backend=backend, route="device", chunk_rows=chunk_rows(seed + 1))
-
-
-@pytest.mark.drawn("bag")
-@BAGS
-@pytest.mark.parametrize("block", range(3))
-def test_programs_that_chance_writes(block, bag):
-    for seed in range(block, 30 if IS_LONG else 3, 3):
-        text = random_text(random.Random(f"device {seed}"))
-        keep = parse(text).heads[: seed % 3]
-        options = {"backend": shim_backend(seed), "route": "device", "chunk_rows": chunk_rows(seed)}
-        check_scripts(text, [seed], bag=bag, values={0: None} if seed % 5 == 0 else None, keep=keep, **options)
-
-
-@pytest.mark.drawn("bag", "name", share=6)
-@BAGS
-@pytest.mark.parametrize("name", ["triangle", "greater", "wildcards on both sides"])
-def test_nulls_turn_up(name, bag):
-    check_scripts(
-        PATTERNS[name], range(3 if IS_LONG else 2), bag=bag, values={0: None}, backend=shim_backend(5), route="device"
-    )
-
-
-@pytest.mark.drawn("bag", "name", share=6)
-@BAGS
-@pytest.mark.parametrize("name", ["triangle", "4-cycle once", "greater"])
-def test_text_is_compared_by_rank(name, bag):
-    texts = dict(zip(VALUES, ("b", "", "größe", "a\x00", None, "B"), strict=True))
-    check_scripts(
-        PATTERNS[name], range(2), bag=bag, values=texts, kind=pa.string(), backend=shim_backend(6), route="device",
-        chunk_rows=5,
-    )  # fmt: skip
 
 
 def run(text: str, script: Script, *, bag: bool, backend: Backend, **options: Any) -> list[object]:

@@ -12,7 +12,7 @@ import gpu_wcoj as gw
 from gpu_wcoj.data.column import Column
 from gpu_wcoj.errors import UsageError
 from tests.helpers.answers import named
-from tests.helpers.join_comparison import Reference, arities, check_script, fed, random_script
+from tests.helpers.comparison import Judges, arities, check_script, fed, random_script
 from tests.helpers.join_patterns import PATTERNS
 from tests.helpers.long_tests import IS_LONG
 
@@ -63,7 +63,7 @@ def test_nothing_but_ticks_between_alternating_routes(name, bag, pair, sides):
     for seed in range(4 if IS_LONG else 2):
         sides(routes(seed))
         program = gw.Program(text, bag=bag, inputs=named(text), **pair.options(route=1))
-        reference = Reference(text, bag)
+        reference = Judges(text, bag)
         script = [tick for part in range(3) for tick in random_script(random.Random(f"{seed} {part}"), inputs)]
         for number, tick in enumerate(script):
             expected = reference.step(tick)

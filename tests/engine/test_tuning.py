@@ -10,22 +10,15 @@ from typing import Any
 import pytest
 
 import gpu_wcoj as gw
-from gpu_wcoj.join.settings import FAST_PATHS, Tuning, get_tuning, tune
+from gpu_wcoj.join.settings import Tuning, get_tuning, tune
 from tests.frozen.cases import golden_cases
 from tests.frozen.records import record
+from tests.generated.cases import WALKS
 from tests.helpers.answers import named
-from tests.helpers.join_comparison import arities, fed, random_script, random_text
+from tests.helpers.comparison import arities, fed, random_script
 from tests.helpers.kernel_kinds import needed
 from tests.helpers.long_tests import IS_LONG
-from tests.helpers.recursive_programs import CLOSURES, SETS
-
-WAYS: dict[str, dict[str, Any]] = {
-    "never": {"max_tick_rows": -1, "walk_loops": False},
-    "always": {"max_tick_rows": 4096, "max_expected_work": 1 << 62, "max_walk_work": 1 << 62},
-    "of two rows": {"max_tick_rows": 2, "max_memtable_rows": 4},
-    "of little work": {"max_expected_work": 8, "max_walk_work": 16, "max_memtable_rows": 1, "walk_loops": False},
-}
-"""Tunings by the ticks that walk."""
+from tests.reference.random_programs import random_text
 
 
 @pytest.fixture(autouse=True)
@@ -48,9 +41,12 @@ def test_programs_keep_the_tuning_with_which_they_are_made() -> None:
 
 
 def test_golden_programs() -> None:
-    for case in golden_cases():
+    """Each way in turn; all of them at length."""
+    others = [way for way in WALKS if way not in ("never", "as usual")]
+    for number, case in enumerate(golden_cases()):
         records = {}
-        for way, tuning in WAYS.items():
+        for way in ["never", *(others if IS_LONG else [others[number % len(others)]])]:
+            tuning = WALKS[way]
             with tune(**tuning):
                 sections = record(case, is_random=True)
             records[way] = {
@@ -82,10 +78,10 @@ def run(text: str, seed: int, bag: bool, tuning: Mapping[str, Any]) -> tuple[lis
 @pytest.mark.parametrize("bag", [False, True], ids=["set", "bag"])
 def test_random_programs(bag: bool) -> None:
     walked: Counter[str] = Counter()
-    for seed in range(30 if IS_LONG else 10):
+    for seed in range(30 if IS_LONG else 4):
         text = random_text(random.Random(seed))
-        expected, _ = run(text, seed, bag, WAYS["never"])
-        for way, tuning in WAYS.items():
+        expected, _ = run(text, seed, bag, WALKS["never"])
+        for way, tuning in WALKS.items():
             found, n_walked = run(text, seed, bag, tuning)
             assert found == expected, f"{text} with seed {seed}: {way}"
             walked[way] += n_walked
@@ -94,23 +90,6 @@ def test_random_programs(bag: bool) -> None:
     assert 0 < walked["of little work"] < walked["always"]
 
 
-@pytest.mark.parametrize("fast_path", FAST_PATHS)
-def test_each_fast_path_may_be_turned_off(fast_path: str) -> None:
-    for seed in range(20, 60 if IS_LONG else 24):
-        text, bag = random_text(random.Random(seed)), seed % 2 == 1
-        expected, _ = run(text, seed, bag, WAYS["never"])
-        for way in ({"max_tick_rows": -1}, {}):
-            assert run(text, seed, bag, {**way, "off": frozenset({fast_path})})[0] == expected, text
-
-
 def test_unknown_fast_paths_are_refused() -> None:
     with pytest.raises(gw.errors.UsageError, match="unknown fast path 'symetry'.*Did you mean 'symmetry'"):
         Tuning(off=frozenset({"symetry"}))
-
-
-@pytest.mark.parametrize("name", [*list(CLOSURES)[:4], "same generation", "a head of itself alone"])
-def test_recursive_programs(name: str) -> None:
-    text = {**CLOSURES, **SETS}[name]
-    expected, _ = run(text, 1, False, WAYS["never"])
-    for way, tuning in WAYS.items():
-        assert run(text, 1, False, tuning)[0] == expected, way

@@ -13,11 +13,10 @@ from typing import Any
 
 from bench.suite.random_queries import random_query
 from tests.frozen.cases import PROGRAMS, tables_of
-from tests.helpers.join_comparison import random_text
 from tests.helpers.sql_conditions import FEATURES
 from tests.helpers.sql_queries import Writer
 from tests.helpers.sql_tables import random_tables
-from tests.reference.random_programs import chance_text
+from tests.reference.random_programs import chance_text, random_text
 
 SIGNED = [0, 1, 2, -2, 7, 3]
 

@@ -57,7 +57,7 @@ PROGRAMS = (
 KERNELS = ("tests/kernels/test_rows.py", "tests/kernels/test_tries.py", "tests/kernels/test_extend.py")
 PARTS = {
     "kernels": Part((*KERNELS, "tests/gpu/test_kernels.py"), workers=6),
-    "random": Part(("tests/join/test_random_programs.py",), workers=8),
+    "random": Part(("tests/generated", "tests/join/test_random_programs.py"), workers=8),
     "engine": Part(
         ("tests/join", "tests/trace", "tests/circuit", "tests/zset", "tests/planner", "tests/streams"),
         # Those in processes of their own measure the host's memory, and parse texts there.

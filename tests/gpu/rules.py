@@ -159,7 +159,7 @@ class _Reader:
                 self.step(here)
                 in_parentheses = self.sign("(")
                 if self.next().text in CONSTRAINTS and self.next(1).text == "(":
-                    comparisons.append(self.constraint(here, False))
+                    comparisons.append(self.constraint(self.next(), False))
                 else:
                     negated.append(self.atom())
                 if in_parentheses:

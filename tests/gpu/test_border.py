@@ -9,6 +9,8 @@ import gpu_wcoj as gw
 from bench.engine.queries import TRIANGLE
 from bench.gpu.patterns import rules_of
 
+pytestmark = pytest.mark.gpu
+
 EDGES = {"src": np.array([1, 2, 1, 3, 1]), "dst": np.array([2, 3, 3, 4, 4])}
 ANSWER = [((1, 2, 3), 1), ((1, 3, 4), 1)]
 

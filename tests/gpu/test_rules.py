@@ -11,10 +11,9 @@ import pytest
 from gpu_wcoj.errors import GpuWcojError
 from gpu_wcoj.query import datalog
 from tests.gpu import rules
-from tests.helpers.join_comparison import random_text
 from tests.helpers.join_patterns import PATTERNS
 from tests.helpers.long_tests import IS_LONG
-from tests.reference.random_programs import chance_text
+from tests.reference.random_programs import chance_text, random_text
 
 TESTS = Path(__file__).parents[1]
 FOLDERS = (

@@ -81,7 +81,7 @@ TARGETS = {
     ),
     "a rule that is never true": "p(a, b) :- e(a, b), f(b, a). p(1, 2) :- e(_, _). q(b) :- p(2, b).",
     "facts": "p(1, 2). p(2, 3). p(a, c) :- p(a, b), e(b, c). q(b) :- p(1, b).",
-    "head and input": ".input p p(a, b) :- e(a, c), f(c, b). q(b) :- p(1, b).",
+    "head and input": ".input p\np(a, b) :- e(a, c), f(c, b). q(b) :- p(1, b).",
     "both ends": "r(a, b) :- e(a, b). r(a, c) :- r(a, b), e(b, c). q(a, b) :- s(a), s(b), r(a, b).",
     "pairs": "r(a, b) :- e(a, b). r(a, c) :- e(a, b), r(b, c). q(a, b) :- f(a, b), r(a, b).",
     "a chain from a constant": "p(a, c) :- e(a, b), e(b, c). q(c) :- f(1, a), s(a), p(a, c). r(c) :- f(2, a), p(a, c).",

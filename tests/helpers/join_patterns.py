@@ -110,3 +110,39 @@ RULES = {
 }
 
 PATTERNS = {**GRAPHS, **ARITIES, **TERMS, **RULES}
+
+STARS = {
+    "star of paths": "h(a, b, c, x, y) :- r(a, b), s(b, x), r(a, c), t(c, y), u(x), u(y).",
+    "snowflake": "h(k, a, b, x, y) :- f(k, a, b), d(a, x), e(b, y), g(x, u), g(y, v), u < v.",
+    "what is kept of a snowflake": "h(k, x) :- f(k, a, b), d(a, x), e(b, y), g(x, u), g(y, v).",
+    "branches that one condition joins": "h(a, x, y) :- r(a, x), s(a, y), t(x, z), t(y, w), z < w, x != y.",
+    "branches that share what is bound last": "h(a, x, y, z) :- r(a, x), s(a, y), t(x, z), t(y, z), u(z).",
+}
+"""Joins of which branches are bound apart and joined back."""
+
+COUNTED = {
+    "counted 0": "h(a, b, c) :- r(a, b), s(b, c), a != c.",
+    "counted 1": "h(a) :- r(a, b), s(b, c), t(c, d), a != c, a != d, b != d.",
+    "counted 2": "h(b) :- r(b, a), s(b, c), v(d), a != c, d != a, d != c.",
+    "counted 3": "h(a, b, c) :- r(a, b), s(b, c), !r(a, c).",
+    "counted 4": "h(a) :- r(a, b), s(b, c), !t(c, a), a != c.",
+    "counted 5": "h(b) :- r(a, b), s(b, c), t(a, c), !r(c, b).",
+    "counted 6": "h(a) :- r(a, b), s(b, c), t(c, d), !q(a, c, d).",
+    "counted 7": "h(a) :- r(a, b), s(b, c), t(c, d), !r(a, c), !s(b, d).",
+    "counted 8": "h(x) :- r(x, a), s(a, b), t(b, c), r(c, d).",
+    "counted 9": "h(x) :- v(x), r(a, b), s(b, c), t(c, b).",
+    "counted 10": "h(a) :- r(a, b), s(b, c), t(c, d), r(d, a).",
+}
+"""Joins whose rows are counted without a look at each: ranges, exclusions, negated atoms, prefixes alike."""
+
+DIFFERENCES = {
+    "kept rows": "h(a, b, c) :- e(a, b), e(b, c). g(a, c) :- h(a, b, c), !e(a, c).",
+    "derivations": "h(a, c) :- e(a, b), f(b, c). g(a) :- h(a, c), h(c, a).",
+    "two rules": "h(a, b) :- e(a, b), u(b). h(b, a) :- f(a, b), u(a). g(a) :- h(a, _).",
+    "not kept": "h(a, c) :- e(a, b), e(b, c).",
+    "negated": "h(a, c) :- e(a, b), e(b, c), !f(a, c).",
+    "calculated": "h(a, c + 1) :- e(a, b), f(b, c), a != c + 2. g(x) :- h(x, y), y = x * 2.",
+    "grouped": "g(a, count()) :- e(a, b), f(b, c).",
+    "recursive": "r(a, b) :- e(a, b), u(a). r(a, c) :- r(a, b), f(b, c). h(a) :- r(a, b), e(b, c), u(c).",
+}
+"""Heads whose changes may be the difference of all rows."""

@@ -12,7 +12,7 @@ import pyarrow as pa
 import gpu_wcoj as gw
 from bench.suite.random_queries import VALUES, Query, shown
 from bench.suite.random_sql import WEIGHT, select
-from tests.helpers.join_comparison import Rows, fed
+from tests.helpers.comparison import Rows, fed
 from tests.reference.changes import ZSet, apply_bag, apply_rows, apply_zset, plus
 
 Script = list[dict[str, tuple[str, Rows]]]

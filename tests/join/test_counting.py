@@ -2,60 +2,13 @@
 
 from __future__ import annotations
 
-import random
-
 import pytest
 
 import gpu_wcoj as gw
-from gpu_wcoj.join import generic
 from gpu_wcoj.kernels.protocol import PROBES, PROPOSALS
-from gpu_wcoj.query.datalog import parse
 from tests.helpers.answers import named
-from tests.helpers.core_rules import arities, check_script, random_rules
-from tests.helpers.join_comparison import random_script
-from tests.helpers.long_tests import IS_LONG
 
 BAGS = pytest.mark.parametrize("bag", [False, True], ids=["set", "bag"])
-TEXTS = (
-    "h(a, b, c) :- r(a, b), s(b, c), a != c.",
-    "h(a) :- r(a, b), s(b, c), t(c, d), a != c, a != d, b != d.",
-    "h(b) :- r(b, a), s(b, c), v(d), a != c, d != a, d != c.",
-    "h(a, b, c) :- r(a, b), s(b, c), !r(a, c).",
-    "h(a) :- r(a, b), s(b, c), !t(c, a), a != c.",
-    "h(b) :- r(a, b), s(b, c), t(a, c), !r(c, b).",
-    "h(a) :- r(a, b), s(b, c), t(c, d), !q(a, c, d).",
-    "h(a) :- r(a, b), s(b, c), t(c, d), !r(a, c), !s(b, d).",
-    "h(x) :- r(x, a), s(a, b), t(b, c), r(c, d).",
-    "h(x) :- v(x), r(a, b), s(b, c), t(c, b).",
-    "h(a) :- r(a, b), s(b, c), t(c, d), r(d, a).",
-)
-
-
-class TestAtAnySize:
-    """All ways of counting, also where there are few prefixes."""
-
-    @pytest.fixture(autouse=True)
-    def at_any_size(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(generic, "MIN_RANGE_PREFIXES", 1)
-        monkeypatch.setattr(generic, "SORT_FROM", 2)
-        monkeypatch.setattr(generic, "MIN_REDUCTION", 0)
-
-    @pytest.mark.drawn("bag", "kind")
-    @BAGS
-    @pytest.mark.parametrize("text", TEXTS)
-    def test_scripts(self, text, bag, kind):
-        rules = parse(text)
-        for seed in range(6 if not kind.on_device else 2):
-            script = random_script(random.Random(seed), arities(rules))
-            check_script(rules, script, bag=bag, way="step_counts", threads=1, backend=kind.backend(seed))
-
-    @BAGS
-    def test_rules_that_chance_writes(self, bag, kind):
-        for seed in range(6 if kind.on_device else 40 if IS_LONG else 8):
-            chance = random.Random(seed)
-            rules = random_rules(chance, n_negated=(0, 1, 2), n_computed=(0,))
-            script = random_script(chance, arities(rules))
-            check_script(rules, script, bag=bag, way="step_counts", threads=1, backend=kind.backend(seed))
 
 
 def looked_at(program: gw.Program) -> int:

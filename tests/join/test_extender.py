@@ -39,12 +39,12 @@ from gpu_wcoj.query.datalog import parse
 from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey, PhaseRows
 from gpu_wcoj.trace.spine import MergePolicy
 from gpu_wcoj.zset.index import IndexedZSet
-from tests.helpers import core_rules
 from tests.helpers.answers import named
-from tests.helpers.join_comparison import arities, fed, random_script, random_text, translated
+from tests.helpers.comparison import arities, fed, random_script, translated
 from tests.helpers.join_patterns import PATTERNS
 from tests.helpers.kernel_kinds import Kind, needed
 from tests.helpers.long_tests import IS_LONG
+from tests.reference.random_programs import random_rules, random_text
 
 BAGS = pytest.mark.parametrize("bag", [False, True], ids=["set", "bag"])
 PREDICATES = {
@@ -356,6 +356,7 @@ def test_verbs_equal_the_fused_kernel_on_random_programs(bag, host_kind, seen):
     while seed < (120 if IS_LONG else 5) or not is_enough(seen, "RangeExtender", "several atoms", "lookup"):
         text = random_text(random.Random(seed))
         script = translated(random_script(random.Random(seed), arities(text)), {0: None} if seed % 5 == 0 else {})
+        script = script if IS_LONG else script[:4]
         run_script(text, arities(text), script, host_kind, bag, chunk_rows=(None, 1, 7)[seed % 3])
         seed += 1
 
@@ -365,7 +366,7 @@ def test_verbs_equal_the_fused_kernel_on_random_programs(bag, host_kind, seen):
 def test_verbs_equal_the_fused_kernel_on_random_rules_in_core_form(bag, host_kind, seen):
     seed = 0
     while seed < (240 if IS_LONG else 8) or not is_enough(seen, "CalculationExtender", "negated"):
-        rules = core_rules.random_rules(random.Random(seed))
-        script = random_script(random.Random(seed), core_rules.arities(rules))
-        run_script(rules, core_rules.arities(rules), script, host_kind, bag)
+        rules = random_rules(random.Random(seed))
+        script = random_script(random.Random(seed), arities(rules))
+        run_script(rules, arities(rules), script, host_kind, bag)
         seed += 1

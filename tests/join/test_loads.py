@@ -13,8 +13,6 @@ from gpu_wcoj.engine.replicas import proposed_by
 from gpu_wcoj.join import full_join
 from gpu_wcoj.join.settings import tune
 from gpu_wcoj.kernels.protocol import PROPOSALS
-from tests.helpers.join_comparison import check_scripts
-from tests.helpers.join_patterns import PATTERNS
 
 ATOMS = ("left(u, v)", "middle(w, v)", "right(x, w)", "middle(x, z)")
 
@@ -25,14 +23,6 @@ def any_load(monkeypatch):
     monkeypatch.setattr(full_join, "LOAD_ROWS", 1)
     monkeypatch.setattr(full_join, "SMALL_LOAD_ROWS", 1)
     monkeypatch.setattr(full_join, "MIN_GAIN", 1e-9)
-
-
-@pytest.mark.drawn("bag", "name", share=4)
-@pytest.mark.usefixtures("any_load")
-@pytest.mark.parametrize("bag", [False, True])
-@pytest.mark.parametrize("name", PATTERNS)
-def test_loads_equal_recomputation(name, bag):
-    check_scripts(PATTERNS[name], range(3), bag=bag, backend="cpu")
 
 
 @pytest.fixture(scope="module")

@@ -13,8 +13,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.helpers.long_tests import IS_LONG
-
 ROOT = Path(__file__).parents[2]
 MOST = 2 << 30
 """Bytes over the state that a tick may take."""
@@ -107,7 +105,7 @@ def test_threads_wait_for_their_pieces_to_be_taken():
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not IS_LONG, reason="half a minute; make test-long runs it")
+@pytest.mark.long  # half a minute
 def test_898_792_862_cliques_are_counted_in_pieces():
     found = measured(CLIQUES)
     assert found["count"] == 898_792_862

@@ -6,124 +6,20 @@ import itertools
 import random
 from dataclasses import replace
 
-import pyarrow as pa
 import pytest
 
 import gpu_wcoj as gw
 from gpu_wcoj.query.datalog import parse
-from tests.helpers import rank_bitmaps
 from tests.helpers.answers import named
-from tests.helpers.join_comparison import (
-    VALUES,
-    Reference,
-    Rows,
-    Script,
+from tests.helpers.comparison import (
     arities,
-    check_script,
-    check_scripts,
     fed,
     random_script,
-    random_text,
 )
-from tests.helpers.join_patterns import ARITIES, GRAPHS, PATTERNS
-from tests.helpers.long_tests import IS_LONG
-from tests.reference.changes import ZSet, plus
+from tests.helpers.join_patterns import PATTERNS
 
-TRIANGLE_SEEDS = 300 if IS_LONG else 18
-TRIANGLE_BLOCKS = 6
-OTHER_SEEDS = 8 if IS_LONG else 2
 BAGS = pytest.mark.parametrize("bag", [False, True], ids=["set", "bag"])
 SOME = ("triangle of three relations", "4-cycle", "heads of heads", "wildcards on both sides", "two components")
-
-
-@pytest.mark.drawn("bag", "block", share=4)
-@BAGS
-@pytest.mark.parametrize("block", range(TRIANGLE_BLOCKS))
-@pytest.mark.parametrize("name", ["triangle", "triangle of three relations"])
-def test_triangles(name, block, bag, backend):
-    check_scripts(PATTERNS[name], range(block, TRIANGLE_SEEDS, TRIANGLE_BLOCKS), bag=bag, backend=backend.name)
-
-
-@pytest.mark.drawn("bag")
-@BAGS
-@pytest.mark.parametrize("name", PATTERNS)
-def test_patterns(name, bag, backend):
-    check_scripts(PATTERNS[name], range(OTHER_SEEDS), bag=bag, backend=backend.name)
-
-
-@pytest.mark.drawn("bag", "name", share=6)
-@BAGS
-@pytest.mark.parametrize("name", PATTERNS)
-def test_patterns_where_every_range_has_ranks(name, bag):
-    with rank_bitmaps.everywhere():
-        check_scripts(PATTERNS[name], range(2 if IS_LONG else 1), bag=bag, backend="cpu")
-
-
-@pytest.mark.drawn("bag")
-@BAGS
-@pytest.mark.parametrize("block", range(4))
-def test_programs_that_chance_writes(block, bag, backend):
-    for seed in range(block, 200 if IS_LONG else 40, 4):
-        text = random_text(random.Random(seed))
-        values = {0: None} if seed % 5 == 0 else None
-        check_scripts(text, [seed], bag=bag, backend=backend.name, values=values, keep=parse(text).heads[: seed % 3])
-
-
-@pytest.mark.drawn("bag", "name", share=6)
-@BAGS
-@pytest.mark.parametrize("name", PATTERNS)
-def test_patterns_with_nulls(name, bag, backend):
-    check_scripts(PATTERNS[name], range(3 if IS_LONG else 1), bag=bag, backend=backend.name, values={0: None})
-
-
-@pytest.mark.drawn("bag", "name", share=6)
-@BAGS
-@pytest.mark.parametrize("name", {**GRAPHS, **ARITIES})
-def test_patterns_over_text(name, bag, backend):
-    texts = dict(zip(VALUES, ("b", "", "größe", "a\x00", None, "B"), strict=True))
-    seeds = range(3 if IS_LONG else 2)
-    check_scripts(PATTERNS[name], seeds, bag=bag, backend=backend.name, values=texts, kind=pa.string())
-
-
-@pytest.mark.drawn("bag", "name", share=6)
-@BAGS
-@pytest.mark.parametrize("name", PATTERNS)
-def test_from_the_empty_state(name, bag, backend):
-    inputs = arities(PATTERNS[name])
-    for seed in range(3 if IS_LONG else 2):
-        script = random_script(random.Random(f"load {name} {seed}"), inputs)
-        loaded = {relation: ("rows", _rows_of(script, relation)) for relation in inputs}
-        check_script(PATTERNS[name], [loaded], bag=bag, backend=backend.name)
-
-
-def _rows_of(script: Script, relation: str) -> Rows:
-    return [pair for tick in script for pair in tick.get(relation, ("rows", []))[1]]
-
-
-def _changes_of(program: gw.Program, script: Script) -> dict[str, ZSet]:
-    """The sum of all changes that `script` makes."""
-    inputs = {name: program.arity(name) for name in program.inputs}
-    total: dict[str, ZSet] = {name: {} for name in program.outputs}
-    for tick in script:
-        changes = program.step({name: fed(change, inputs[name]) for name, change in tick.items()})
-        total = {name: plus(total[name], zset.to_dict()) for name, zset in changes.items()}
-    return total
-
-
-@pytest.mark.parametrize("name", SOME)
-def test_one_big_tick_is_the_same_rows_one_per_tick(name, backend):
-    text = PATTERNS[name]
-    for seed, bag in itertools.product(range(4), (False, True)):
-        shuffle = random.Random(f"{name} {seed}")
-        script = random_script(shuffle, arities(text))
-        batch = {relation: ("rows", _rows_of(script, relation)) for relation in arities(text)}
-        singles = [{relation: ("rows", [pair])} for relation, (_, rows) in batch.items() for pair in rows]
-        if bag:
-            shuffle.shuffle(singles)
-        programs = [gw.Program(text, inputs=named(text), bag=bag, backend=backend.name) for _ in range(2)]
-        assert _changes_of(programs[0], [batch]) == _changes_of(programs[1], singles)
-        for head in programs[0].heads:
-            assert programs[0].relation(head) == programs[1].relation(head)
 
 
 @pytest.mark.drawn("bag")
@@ -161,35 +57,6 @@ def test_the_order_of_a_body_does_not_change_a_bit(name, bag, backend):
         both = zip(rules.rules, bodies, strict=True)
         rules = replace(rules, rules=tuple(replace(rule, atoms=tuple(atoms)) for rule, atoms in both))
     assert all(other == found[0] for other in found)
-
-
-@pytest.mark.drawn("bag", "name", share=6)
-@BAGS
-@pytest.mark.parametrize("name", PATTERNS)
-def test_inserting_and_deleting_everything_leaves_nothing(name, bag, backend):
-    text = PATTERNS[name]
-    inputs = arities(text)
-    program = gw.Program(text, inputs=named(text), bag=bag, backend=backend.name)
-    reference = Reference(text, bag)
-    for tick in random_script(random.Random(f"empty {name}"), inputs):
-        changes = {relation: fed(change, inputs[relation]) for relation, change in tick.items()}
-        program.step(changes)
-        reference.step(tick)
-    last = {name: zset.to_dict() for name, zset in program.step(_taking_back(reference, inputs)).items()}
-    for head in program.heads:
-        assert len(program.relation(head)) == 0
-    for output in program.outputs:
-        assert program.count(output) == 0
-        assert last[output] == {row: -weight for row, weight in reference.heads[output].items()}
-    for relation in inputs:
-        assert len(program.relation(relation)) == 0
-
-
-def _taking_back(reference: Reference, inputs: dict[str, int]) -> dict[str, object]:
-    return {
-        name: fed(("rows", [(row, -weight) for row, weight in reference.state[name].items()]), arity)
-        for name, arity in inputs.items()
-    }
 
 
 class TestWhatALevelByLevelDeltaLoses:

@@ -12,14 +12,11 @@ from gpu_wcoj.join import delta, seeds
 from gpu_wcoj.join.delta import CommonPrefixes, SharedPrefix
 from gpu_wcoj.join.settings import tune
 from gpu_wcoj.kernels.protocol import PROPOSALS
-from gpu_wcoj.planner.passes import PASSES, shared_prefixes
-from gpu_wcoj.planner.passes.shared_prefixes import share_prefixes
+from gpu_wcoj.planner.passes import PASSES, share
+from gpu_wcoj.planner.passes.share import share_prefixes
 from tests.helpers.answers import named
-from tests.helpers.join_comparison import random_script
-from tests.helpers.long_tests import IS_LONG
-from tests.helpers.overlapping_rules import overlapping_text
+from tests.helpers.comparison import check_script, random_script, without_debts
 from tests.helpers.random_plans import any_orders, with_any_branches, with_passes
-from tests.helpers.recursion_comparison import check_script, check_scripts, without_debts
 
 RULES = {
     "triangle": "triangle(a, b, c) :- e(a, b), e(b, c), e(a, c).",
@@ -33,7 +30,7 @@ RULES = {
 def from_one_row(monkeypatch):
     """Few rows that change are shared as well, and whatever costs say."""
     monkeypatch.setattr(delta, "MIN_CHANGED_ROWS", 1)
-    monkeypatch.setattr(shared_prefixes, "_listing", lambda *_: (1e9, 0.0))
+    monkeypatch.setattr(share, "_listing", lambda *_: (1e9, 0.0))
 
 
 @pytest.fixture
@@ -76,22 +73,6 @@ def proposals(program: gw.Program) -> dict[tuple[str, int, str], int]:
         for number, steps in rules[0].items()
         for step, counted in steps.items()
     }
-
-
-@pytest.mark.drawn("bag", "block")
-@pytest.mark.parametrize("bag", [False, True])
-@pytest.mark.parametrize("block", range(8 if IS_LONG else 2))
-@pytest.mark.usefixtures("from_one_row")
-def test_programs_that_chance_writes(kind, block, bag, taken, monkeypatch):
-    for seed in range(400 * block, 400 * block + (400 if IS_LONG else 3 if kind.name == "shim" else 12)):
-        random_ = random.Random(seed)
-        monkeypatch.setattr(delta, "MAX_BUFFERED_NUMBERS", random_.choice((0, 4, 40, 1 << 23)))
-        negation = seed % 2 == 0
-        text = overlapping_text(random_, negation, calculation=seed % 5 == 0)
-        check_scripts(
-            text, [seed], bag=bag, clingo=False, replan=None, positive=negation and bag, backend=kind.backend(seed)
-        )
-    assert min(taken) > 0 or kind.name == "shim"
 
 
 @pytest.fixture
@@ -226,7 +207,7 @@ def test_beginnings_that_begin_with_branches(from_one_row, monkeypatch):
         script = random_script(random.Random(seed), {"e": 2, "f": 2, "u": 1})
         with monkeypatch.context() as patched:
             with_any_branches(patched, random.Random(seed), orders=True)
-            check_script(text, script, clingo=False, replan=None)
+            check_script(text, script, replan=None)
 
 
 @pytest.mark.parametrize("bag", [False, True])
@@ -240,7 +221,7 @@ def test_what_is_checked_where_only_one_of_them_looks_up(bag, from_one_row, monk
         script = without_debts(random_script(random.Random(seed), {"e": 2, "f": 2, "u": 1}))
         with monkeypatch.context() as patched:
             with_passes(patched, any_orders(random.Random(seed), PASSES))
-            check_script(text, script, bag=bag, clingo=False, replan=None)
+            check_script(text, script, bag=bag, replan=None)
 
 
 def test_rules_that_share_all_and_rules_that_share_some(kind):
@@ -250,7 +231,7 @@ def test_rules_that_share_all_and_rules_that_share_some(kind):
     )
     for seed in range(4):
         script = random_script(random.Random(seed), {"e": 2, "f": 2})
-        check_script(text, script, bag=seed % 2 == 0, clingo=False, backend=kind.backend(seed), replan=None)
+        check_script(text, script, bag=seed % 2 == 0, backend=kind.backend(seed), replan=None)
 
 
 @pytest.mark.usefixtures("paths_alone")

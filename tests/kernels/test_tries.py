@@ -236,7 +236,7 @@ def test_index_rows(kind, seed):
 def test_rearrange(kind, seed):
     rng = random.Random(seed)
     arity = rng.randint(1, 4)
-    rows = sorted(set(random_rows(rng, rng.choice([*SIZES, *LARGE_SIZES, 3000]), drawn_domains(rng, arity))))
+    rows = sorted(set(random_rows(rng, rng.choice([*SIZES, *SIZES, *LARGE_SIZES, 3000]), drawn_domains(rng, arity))))
     tags = [5, -3, 2**40][: rng.randint(1, 3)]
     own = {row: rng.choice(tags) for row in rows}
     backend = kind.backend(seed)

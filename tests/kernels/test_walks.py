@@ -11,8 +11,8 @@ import pytest
 import gpu_wcoj as gw
 from gpu_wcoj.circuit.recursion import loop, semi_naive
 from gpu_wcoj.kernels.protocol import FIXPOINT, LIMIT, PAUSED, WIDE, Walks
-from tests.helpers.kernel_kinds import Kind
-from tests.helpers.recursion_comparison import stored
+from tests.helpers.comparison import stored
+from tests.helpers.kernel_kinds import Kind, needed
 from tests.reference import kernels as reference
 
 TEXTS = {
@@ -25,10 +25,10 @@ TEXTS = {
 }
 
 
-@pytest.fixture(autouse=True)
-def _walks_rows(kind: Kind) -> None:
-    if not kind.backend().kernels.walked_rows:
-        pytest.skip("loops run vectorised on a device")
+@pytest.fixture(params=["numba", "numpy"])
+def kind(request: pytest.FixtureRequest) -> Kind:
+    """Each kind of kernels that walk: loops run vectorised on a device."""
+    return needed(request.param)
 
 
 def inputs_of(name: str) -> list[str]:

@@ -23,8 +23,8 @@ from gpu_wcoj.planner.lower import delta_query
 from gpu_wcoj.query.datalog import parse
 from gpu_wcoj.query.ir import Atom, Variable
 from gpu_wcoj.trace.arrangement import Arrangement, PhaseRows
-from tests.helpers.core_rules import random_rules
 from tests.helpers.lookup_simulator import path_output, plus
+from tests.reference.random_programs import random_rules
 
 ARITY = {"u": 1, "e": 2, "f": 2, "t": 3}
 

@@ -17,7 +17,7 @@ from gpu_wcoj.planner import replan
 from gpu_wcoj.planner.catalog import Catalog
 from gpu_wcoj.planner.ir import Draft
 from gpu_wcoj.planner.lower import Plan
-from gpu_wcoj.planner.passes import shared_joins
+from gpu_wcoj.planner.passes import share
 from tests.helpers.kernel_kinds import QUICK_KINDS
 from tests.helpers.long_tests import IS_LONG
 from tests.helpers.materialized_homes import NAME, TEXT, Tick, changes, kept, world
@@ -30,7 +30,7 @@ N_QUERIES = 1000 if IS_LONG else 60
 def forced(monkeypatch):
     """Let the planner create every possible auxiliary relation."""
     for name, value in {"KEY": 0.0, "SMALL": float("inf"), "USES": 1, "MIN_ROWS": 0}.items():
-        monkeypatch.setattr(shared_joins, name, value)
+        monkeypatch.setattr(share, name, value)
 
 
 def proposals(program: gw.Program) -> int:
@@ -42,14 +42,14 @@ def proposals(program: gw.Program) -> int:
 def test_random_queries(forced, monkeypatch, textual):
     """Heads keep one or two variables, nulls occur, and answers equal DuckDB's."""
     chance, used = random.Random(f"{textual}"), []
-    grown = shared_joins._with_more_auxiliaries
+    grown = share._with_more_auxiliaries
 
     def noted(draft: Draft) -> Draft:
         found = grown(draft)
         used.append(found is not draft)
         return found
 
-    monkeypatch.setattr(shared_joins, "_with_more_auxiliaries", noted)
+    monkeypatch.setattr(share, "_with_more_auxiliaries", noted)
     judge, counted = Judge(), Counter[bool]()
     queries = [
         replace(one, head=one.head[: chance.choice((1, 1, 2))])

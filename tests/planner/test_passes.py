@@ -16,20 +16,20 @@ from gpu_wcoj.planner.ir import STRATEGIES, Draft, Order
 from gpu_wcoj.planner.join_order import Chooser
 from gpu_wcoj.planner.passes import PASSES, Pass
 from gpu_wcoj.query.datalog import parse
+from tests.helpers.comparison import check_scripts
 from tests.helpers.golden_plans import FOLDER, Case, read
 from tests.helpers.random_plans import with_passes
-from tests.helpers.recursion_comparison import check_scripts
 from tests.planner.examples import draft_program
 from tests.reference.program_text import written
 
 FILES = (
     "normalise", "push_down", "redundant", "select", "sorted", "auxiliaries", "orders", "arrangements", "fuse",
-    "checks", "share", "branches", "sort", "queries", "common", "beginnings", "symmetries",
+    "checks", "share", "branches", "sort", "queries", "beginnings", "symmetries",
 )  # fmt: skip
 """The file with the golden pairs of each pass, in the order of the passes."""
 BY_NAME = dict(zip(FILES, PASSES, strict=True))
 OPTIONAL = (
-    "push_down", "redundant", "select", "sorted", "auxiliaries", "fuse", "share", "sort", "common", "beginnings",
+    "push_down", "redundant", "select", "sorted", "auxiliaries", "fuse", "share", "sort", "beginnings",
 )  # fmt: skip
 """Without these, a program runs as well. Without another one it does not, so that there the rest of the passes says
 whether what it was given and what it gave mean the same."""
@@ -87,7 +87,7 @@ def test_golden_pairs_are_what_runs(name, number, monkeypatch):
     assert tuple(map(str, seen[-1])) == (case.before, case.after)
     for way in [passes, [one for one in passes if one is not watched]] if name in OPTIONAL else [passes]:
         with_passes(monkeypatch, way)
-        check_scripts(case.program, range(2), bag=bag, clingo=False, replan=None, **options)
+        check_scripts(case.program, range(2), bag=bag, replan=None, **options)
 
 
 def test_passes_are_idempotent():

@@ -16,12 +16,11 @@ from gpu_wcoj.engine.compile import Compiler
 from gpu_wcoj.planner import replan
 from gpu_wcoj.planner.lower import Plan
 from tests.helpers.answers import named
-from tests.helpers.join_comparison import arities, check_script, random_script
+from tests.helpers.comparison import arities, check_script, random_script, without_debts
+from tests.helpers.comparison import check_script as check
 from tests.helpers.join_patterns import PATTERNS
 from tests.helpers.kernel_kinds import QUICK_KINDS, Kind, lacking
 from tests.helpers.long_tests import IS_LONG
-from tests.helpers.recursion_comparison import check_script as check
-from tests.helpers.recursion_comparison import without_debts
 from tests.helpers.replanned_programs import RULE, Tick, every_tick, run_both, stream, was_replanned
 
 MORE = "pair(b, c) :- h(a, b, c, d). reach(a, b) :- pair(a, b). reach(a, c) :- reach(a, b), u(b), pair(b, c)."
@@ -141,8 +140,8 @@ def test_engines_that_share_work_may_have_different_plans(eager):
 
 
 @pytest.mark.parametrize("bag", [False, True])
-def test_rules_that_share_a_join_may_do_so_no_more(monkeypatch, bag):
-    """They have the names of the first of them, and paths that are planned for one alone have its own."""
+def test_rules_with_one_body_share_it_after_every_plan(monkeypatch, bag):
+    """Prefixes have the names of the first of them."""
     text = (
         "h(a, b, c, 1) :- r(a, b), s(b, c), a != c, !u(c). g(c, b, a, d) :- r(c, b), s(b, a), c != a, !u(a), d = c + 1."
         " f(c, b, a) :- r(c, b), s(b, a), c != a, !u(a). k(b, a, c, e) :- r(b, a), s(a, c), b != c, !u(c), e = b + 1."
@@ -159,10 +158,10 @@ def test_rules_that_share_a_join_may_do_so_no_more(monkeypatch, bag):
     for seed in range(3):
         made.clear()
         script = random_script(random.Random(seed), {"r": 2, "s": 2, "u": 1})
-        check(text, without_debts(script), bag=bag, clingo=False, backend="cpu")
+        check(text, without_debts(script), bag=bag, backend="cpu")
         first, last = (plan.queries["f"][0] for plan in (made[0], made[-1]))
-        assert first.shared_variables
-        assert not last.shared_variables
+        assert first.continuations
+        assert last.continuations
 
 
 @pytest.mark.parametrize("seed", range(8 if IS_LONG else 2))

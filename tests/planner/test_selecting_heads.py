@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import gpu_wcoj as gw
-from tests.helpers.join_comparison import check_scripts
+from tests.helpers.comparison import check_scripts
 from tests.helpers.long_tests import IS_LONG
 
 READ = "h(a, c) :- s(a, b), s(b, c). .output h"

@@ -20,9 +20,10 @@ from gpu_wcoj.join import delta, full_join
 from gpu_wcoj.prepared_query import QuerySource, prepare_query
 from gpu_wcoj.query.datalog import parse
 from gpu_wcoj.trace.arrangement import UnsortedArrangement
-from tests.helpers.join_comparison import VALUES, random_text, table
+from tests.helpers.comparison import VALUES, table
 from tests.helpers.join_patterns import PATTERNS
 from tests.helpers.long_tests import IS_LONG
+from tests.reference.random_programs import random_text
 
 BAGS = pytest.mark.parametrize("bag", [False, True], ids=["set", "bag"])
 SEEDS = 6 if IS_LONG else 4

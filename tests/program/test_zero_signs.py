@@ -15,6 +15,7 @@ from gpu_wcoj.checkpoint.folder import OsFolder
 from gpu_wcoj.checkpoint.state import StoredState, load, store
 from gpu_wcoj.datoms import Database
 from gpu_wcoj.zset.zset import ZSet, weight_of
+from tests.helpers.duckdb_judge import connect
 from tests.helpers.kernel_kinds import needed
 
 T = pa.table(
@@ -87,8 +88,7 @@ COMPARED = (
 @pytest.mark.parametrize("query", [*PASSED_ON, *COMPARED])
 def test_sql_says_of_zeros_what_duckdb_says(query: str):
     """Of a compared column DuckDB shows either zero of those that are equal; here it is 0.0."""
-    duckdb = pytest.importorskip("duckdb")
-    with duckdb.connect() as connection:
+    with connect() as connection:
         connection.register("t", T)
         connection.register("s", S)
         rows = connection.execute(query).fetchall()
@@ -271,9 +271,8 @@ NUMBERS = pa.table({"d": [1.5, 0.0, -0.0, 1.0], "k": [1, 2, 3, 4]})
     "values", ["1.5, 1.50", "0.0, -0.0, 0", "1, 1.0, 1e0", "0e0, -0e0, 0.00", "1.5, 15e-1, 1.500000000000000000001"]
 )
 def test_a_list_has_equal_numbers_once_however_they_are_spelled(values: str):
-    duckdb = pytest.importorskip("duckdb")
     for query in (f"SELECT k FROM t WHERE d IN ({values})", f"SELECT k FROM t WHERE d NOT IN ({values})"):
-        with duckdb.connect() as connection:
+        with connect() as connection:
             connection.register("t", NUMBERS)
             rows = sorted(connection.execute(query).fetchall())
         found = gw.query(query, language="sql", t=NUMBERS)

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from pathlib import Path
 
-import duckdb
 import pyarrow as pa
 import pytest
 
@@ -18,6 +17,7 @@ from gpu_wcoj.arrow import sql_expressions
 from gpu_wcoj.data.schema import DataType
 from gpu_wcoj.errors import CalculationError
 from gpu_wcoj.query.sql import parse
+from tests.helpers.duckdb_judge import connect
 from tests.helpers.long_tests import IS_LONG
 from tests.helpers.sql_comparison import Case, Judge, UnfitError, disagreement
 from tests.helpers.sql_tables import Column, Row, Table, random_script
@@ -331,7 +331,7 @@ def test_windows_of_one_partition_are_explained():
 )
 def test_collations_are_those_of_comparisons(text):
     t = {"name": ["Anna", "anna", "Bo"]}
-    with duckdb.connect() as rival:
+    with connect() as rival:
         rival.register("t", pa.table(t))
         assert sorted(gw.query(text, t=t).rows()) == sorted(rival.execute(text).fetchall())
 
@@ -348,7 +348,7 @@ def test_decimals_that_may_be_null_beside_integers(text: str):
     prices = pa.array([Decimal("1.25"), Decimal("2.50"), None, None], pa.decimal128(15, 2))
     t = pa.table({"g": [1, 2, 1, 2], "p": prices, "d": prices.take(pa.array([1, 2, 3, 0]))})
     u = pa.table({"g": [1, 2], "s": ["xy", "z"]})
-    with duckdb.connect() as connection:
+    with connect() as connection:
         connection.register("t", t)
         connection.register("u", u)
         expected = connection.sql(text).fetchall()

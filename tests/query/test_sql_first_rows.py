@@ -9,6 +9,7 @@ import pytest
 
 import gpu_wcoj as gw
 from gpu_wcoj.errors import ColumnError, SqlSyntaxError
+from tests.helpers.duckdb_judge import connect
 
 duckdb = pytest.importorskip("duckdb", reason="the extra 'bench' is not installed")
 
@@ -55,7 +56,7 @@ def table(rows):
 
 
 def by_duckdb(query, rows):
-    with duckdb.connect() as connection:
+    with connect() as connection:
         connection.register("t", table(rows))
         return [tuple(row) for row in connection.sql(query).fetchall()]
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 import random
 from collections import Counter
 
-import duckdb
 import pyarrow as pa
 import pytest
 
 import gpu_wcoj as gw
 from gpu_wcoj.errors import CalculationError, SqlSyntaxError, UnsupportedError
+from tests.helpers.duckdb_judge import connect
 
 Row = tuple[int | None, int | None]
 
@@ -123,7 +123,7 @@ def table(rows: list[Row]) -> pa.Table:
 
 
 def by_duckdb(query: str, tables: dict[str, list[Row]]) -> Counter[tuple[object, ...]]:
-    with duckdb.connect() as connection:
+    with connect() as connection:
         for name, rows in tables.items():
             connection.register(name, table(rows))
         return Counter(connection.sql(query).fetchall())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 
-import duckdb
 import pandas as pd
 import polars as pl
 import pyarrow as pa
@@ -14,6 +13,7 @@ import gpu_wcoj as gw
 from gpu_wcoj.errors import ColumnError, GpuWcojError, SqlSyntaxError, UnknownRelationError
 from gpu_wcoj.query.sql.compiler import DIALECTS, parse
 from gpu_wcoj.zset.zset import ZSet
+from tests.helpers.duckdb_judge import connect
 
 LOWER = ("postgres", "materialize", "risingwave")
 UPPER = ("snowflake",)
@@ -90,7 +90,7 @@ def test_every_place(place: str, dialect: str):
 @pytest.mark.parametrize("place", PLACES)
 def test_duckdb_answers_the_same(place: str):
     text = spelled(PLACES[place][0], "duckdb")
-    with duckdb.connect() as connection:
+    with connect() as connection:
         for name, columns in TABLES.items():
             connection.register(name, pa.table(columns))
         found = connection.execute(text)

@@ -14,13 +14,13 @@ from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from math import isclose
 
-import duckdb
 import pyarrow as pa
 import pytest
 
 import gpu_wcoj as gw
 from gpu_wcoj.query.projection import narrow_inputs
 from gpu_wcoj.query.sql import parse
+from tests.helpers.duckdb_judge import connect
 
 DAYS = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")
 ZIPS = ("85669", "86197", "88274", "83405", "86475", "85392", "85460", "80348", "81792")
@@ -254,10 +254,10 @@ def test_a_view_of_the_query_is_what_duckdb_answers(name: str):
     for _ in range(5):
         _ = program.step({table: arrow(table, *rows) for table, rows in changes.items()})
         found = Counter(dict(program.relation(program.outputs[0]).rows()))
-        with duckdb.connect() as judge:
+        with connect() as duck:
             for table, rows in state.items():
-                judge.register(table, arrow(table, rows))
-            expected = Counter(judge.execute(sql).fetchall())
+                duck.register(table, arrow(table, rows))
+            expected = Counter(duck.execute(sql).fetchall())
         assert_alike(found, expected)
         filled += any(any(value is not None for value in row) for row in found)
         changes = {table: changed(table, state[table], chance) for table in read if table in CHANGING}

@@ -301,6 +301,8 @@ def _ready(literal: Literal, bound: set[Name], body: Sequence[Literal]) -> bool:
 
 def _tested(test: Test, binding: Binding, known: Facts, bag: bool) -> Iterator[Binding]:
     """`binding`, with what an equality binds, if the comparison holds."""
+    if test.left == test.right and isinstance(test.left, Name) and test.op in ("!=", "<", ">"):
+        return  # whatever its value, and whether or not it has one
     answers: dict[int, object] = {}
     for one in aggregates(test):
         shared = {name: own for name, own in binding.items() if name in names_inside(one)}

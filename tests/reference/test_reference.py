@@ -2,13 +2,13 @@
 
 import pytest
 
-from gpu_wcoj.query.datalog import parse
 from tests.reference.changes import apply_bag, apply_rows, apply_zset, minus, plus, summed
-from tests.reference.datalog import evaluate
+from tests.reference.fixpoint import fixpoint
+from tests.reference.program_text import written
 
 
 def heads(text, bag=False, **relations):
-    return evaluate(parse(text), relations, bag)
+    return fixpoint(written(text), relations, bag)
 
 
 def rows(*rows):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
@@ -29,12 +30,13 @@ def seeds(kind):
 
 
 def check_equal(place: Backend | str, left: Build, right: Build, inputs: Sequence[Sequence[gw.ZSet]]) -> None:
-    """Two functions of the same streams give the same at every tick."""
+    """Two functions of the same streams give the same at every tick; of those on the shim, which is slow, at three."""
     circuit = streams.Circuit(backend=place)
     sources = [circuit.source(f"s{i}", SCHEMA) for i in range(len(inputs))]
     circuit.sink("left", left(*sources))
     circuit.sink("right", right(*sources))
-    for tick, values in enumerate(zip(*inputs, strict=True)):
+    is_slow = isinstance(place, Backend) and place.name != "cpu" and not IS_LONG
+    for tick, values in enumerate(itertools.islice(zip(*inputs, strict=True), 3 if is_slow else None)):
         out = circuit.step({f"s{i}": value for i, value in enumerate(values)})
         assert out["left"] == out["right"], (tick, out["left"].to_dict(), out["right"].to_dict())
 

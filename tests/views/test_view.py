@@ -7,7 +7,6 @@ import random
 from collections import Counter
 from decimal import Decimal
 
-import duckdb
 import numpy as np
 import polars as pl
 import pyarrow as pa
@@ -24,6 +23,7 @@ from gpu_wcoj.errors import (
     UnsupportedError,
     UsageError,
 )
+from tests.helpers.duckdb_judge import connect
 from tests.reference.fixpoint import fixpoint
 from tests.reference.program_text import written
 
@@ -171,7 +171,7 @@ class TestSql:
         for change, there in ticks(text, n=8):
             sum_of_changes = sum_of_changes + view.apply(Edges=table(change))
             edges = pa.table(table(dict.fromkeys(sorted(there), 1))).drop_columns(["weight"])
-            with duckdb.connect() as connection:
+            with connect() as connection:
                 expected = Counter(connection.from_arrow(edges).query("edges", select).fetchall())
             assert Counter(view.snapshot()) == expected
             assert sum_of_changes.to_dict() == expected

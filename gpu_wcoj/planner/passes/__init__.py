@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gpu_wcoj.planner.ir import Draft
-from gpu_wcoj.planner.join_order import order_variables
+from gpu_wcoj.planner.join_order import make_bushy, order_variables
 from gpu_wcoj.planner.passes.arrange import (
     assign_arrangements,
     fuse_lookups,
@@ -13,8 +13,7 @@ from gpu_wcoj.planner.passes.arrange import (
     reuse_arrangements,
     sort_seeds,
 )
-from gpu_wcoj.planner.passes.shared_joins import make_bushy, materialize_joins, share_joins, use_symmetry
-from gpu_wcoj.planner.passes.shared_prefixes import share_prefixes
+from gpu_wcoj.planner.passes.share import materialize_joins, share_prefixes, use_symmetry
 from gpu_wcoj.planner.passes.simplify import (
     drop_redundant_atoms,
     normalise_rules,
@@ -41,7 +40,6 @@ PASSES: tuple[Pass, ...] = (
     make_bushy,
     sort_seeds,
     to_delta_queries,
-    share_joins,
     share_prefixes,
     use_symmetry,
 )
@@ -50,7 +48,6 @@ PASSES: tuple[Pass, ...] = (
 FAST_PATHS: dict[Pass, str] = {
     materialize_joins: "auxiliary relations",
     make_bushy: "bushy plans",
-    share_joins: "shared joins",
     share_prefixes: "shared prefixes",
     use_symmetry: "symmetry",
 }

@@ -10,30 +10,9 @@ import pytest
 import gpu_wcoj as gw
 from gpu_wcoj.circuit.circuit import Circuit
 from gpu_wcoj.errors import AggregateOverflowError, CalculationError, IterationLimitError, UnsupportedError
+from tests.helpers.comparison import Judges, agree, bits, check_scripts, compared
 from tests.helpers.kernel_kinds import Kind, lacking
-from tests.helpers.long_tests import IS_LONG
-from tests.helpers.recursion_comparison import SIGNED, Judges, agree, bits, check_scripts, compared
-
-COMPARED = "o(0, 0). o(r + 1, n) :- o(r, _), r < 3, n = count : { p(x, y), x <= r }."
-PROGRAMS = {
-    "compared": COMPARED,
-    "sum": "o(0). o(r + 1) :- o(r), r < 3, n = sum y : { p(x, y), x <= r }, n >= 0.",
-    "negated": "o(0). o(r + 1) :- o(r), r < 3, n = count : { p(x, _), !q(r, x) }, n < 3.",
-    "in a head of its own": "o(0, 0). k(r) :- o(r, _). o(r + 1, n) :- o(r, _), r < 3, c(r, n)."
-    " c(r, n) :- k(r), n = count : { p(x, y), x <= r }.",
-    "equal": "o(0). o(r + 1) :- o(r), r < 3, n = count : { p(r, _) }, n >= 0.",
-    "the key is an aggregate": "o(0). o(n) :- o(r), n = count : { p(x, y), x <= r }.",
-    "two": "o(x) :- s(x)."
-    " o(y) :- o(x), p(x, y), n = count : { q(a, _), a <= x }, m = max b : { q(_, b), b < y }, m < n.",
-    "nested": "o(x) :- s(x). o(y) :- o(x), p(x, y), 0 < count : { q(a, b), b <= count : { p(c, _), c <= x }, a > x }.",
-    "calculated": "o(0). o((r + n) % 7) :- o(r), n = sum (x * r) : { p(x, y), y != r }.",
-    "of two loops": "a(x) :- s(x). a(y) :- a(x), p(x, y), 1 <= count : { q(z, _), z < x }."
-    " b(x) :- a(x), q(x, _). b(y) :- b(x), a(y), n = count : { a(z), z < y, z > x }, n < 2.",
-    "beside a least value": "d(x, min(0)) :- s(x)."
-    " d(y, min(v + n)) :- d(x, v), p(x, y), n = count : { q(z, _), z < y }.",
-    "a comparison with each": "o(r) :- s(r). o(y) :- o(x), p(x, y), 1 <= count : { q(a, b), a < x, b > y }.",
-    "facts alone": "p(1, 2). p(2, 3). o(1). o(y) :- o(x), p(x, y), 1 >= count : { p(a, _), a < x }.",
-}
+from tests.helpers.recursive_programs import AGGREGATING as PROGRAMS
 
 
 def rows(program: gw.Program, name: str) -> list[tuple[object, ...]]:
@@ -59,7 +38,7 @@ def test_what_the_braces_compare_or_negate(bag, backend):
 
 
 def test_every_tick_brings_what_changes(backend):
-    program = gw.Program(COMPARED, backend=backend.name)
+    program = gw.Program(PROGRAMS["compared"], backend=backend.name)
     assert program.step({"p": [(9, 9)]})["o"].to_dict() == {(r, 0): 1 for r in range(4)}
     assert program.step({"p": [(1, 1)]})["o"].to_dict() == {(2, 0): -1, (3, 0): -1, (2, 1): 1, (3, 1): 1}
     assert program.step({"p": [((9, 9), -1)]})["o"].to_dict() == {}
@@ -68,23 +47,6 @@ def test_every_tick_brings_what_changes(backend):
     assert rows(program, "o") == [(0, 0), (1, 1), (2, 1), (3, 1)]
     program.load({"p": [((0, 5), -1)]})
     assert rows(program, "o") == [(0, 0), (1, 0), (2, 0), (3, 0)]
-
-
-@pytest.mark.drawn("bag")
-@pytest.mark.parametrize("bag", [False, True], ids=["set", "bag"])
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_programs_equal_recomputation_after_every_tick(name, bag, backend):
-    clingo = name not in ("nested", "calculated", "the key is an aggregate")
-    values = None if name == "beside a least value" else SIGNED
-    check_scripts(
-        PROGRAMS[name],
-        range(4 if IS_LONG else 2),
-        bag=bag,
-        positive=bag,
-        values=values,
-        clingo=clingo,
-        backend=backend.name,
-    )
 
 
 def test_weights_of_either_sign_do_not_hide_a_key(backend):
@@ -112,7 +74,7 @@ def test_what_comes_and_goes_leaves_nothing(bag, backend):
 
 
 def test_keys_are_in_a_checkpoint(backend, tmp_path):
-    judges = Judges(PROGRAMS["of two loops"], clingo=False)
+    judges = Judges(PROGRAMS["of two loops"])
     program = gw.Program(PROGRAMS["of two loops"], backend=backend.name)
     chance = random.Random(3)
     for tick_index in range(6):
@@ -227,7 +189,7 @@ def test_on_either_side_of_a_state_that_is_kept_twice():
     if reason:
         pytest.skip(reason)
     sides = {"backend": Kind("shim").backend(1), "twin": "cpu", "route": 4}
-    check_scripts(PROGRAMS["two"], [1], clingo=False, **sides)
+    check_scripts(PROGRAMS["two"], [1], **sides)
 
 
 GUARDED = {
@@ -253,7 +215,7 @@ def test_a_negated_head_that_asks_of_rows_of_the_recursion(name, backend):
     negating, counting = (f"{start}{body}" for body in GUARDED[name])
     for seed in range(4):
         bag = seed % 2 == 1
-        judges = Judges(counting, bag, clingo=False)
+        judges = Judges(counting, bag)
         program = gw.Program(negating, outputs=["o"], bag=bag, backend=backend.name)
         chance = random.Random(seed)
         for tick_index in range(6):

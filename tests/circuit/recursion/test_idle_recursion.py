@@ -5,27 +5,7 @@ from __future__ import annotations
 import pytest
 
 import gpu_wcoj as gw
-from tests.helpers.recursion_comparison import SIGNED, check_scripts
-
-TEXTS = {
-    "a comparison of constants": "w(x) :- r(x, _). w(x) :- w(x), 0 != 0.",
-    "by way of another head": "w(x) :- r(x, _). w(x) :- v(x), 1 > 2. v(x) :- w(x), r(x, _).",
-    "with a calculation": "w(x) :- r(x, _). w(x + 1) :- w(x), 0 != 0.",
-    "with an aggregate": "w(x) :- r(x, _). w(x) :- w(x), 0 != 0, n = count : { r(x, y) }, n > 0.",
-    "a null that may turn up": "w(x) :- r(x, _). w(z) :- w(x), r(x, z), r(z, null).",
-    "a renaming": "w(x) :- s(x). w(x) :- v(x), 0 != 0. v(x) :- w(x).",
-    "read by others": "w(x) :- r(x, _). w(x) :- w(x), 0 != 0. v(x, y) :- w(x), r(x, y). u(x) :- v(x, _), !r(_, x).",
-    "no other rule": "w(x) :- w(x), 0 != 0. v(x) :- s(x), !w(x).",
-    "also least values": "w(x, min(y)) :- r(x, y). w(x, min(y)) :- w(x, y), 0 != 0. v(x) :- w(x, _).",
-}
-
-
-@pytest.mark.drawn("bag")
-@pytest.mark.parametrize("bag", [False, True], ids=["set", "bag"])
-@pytest.mark.parametrize("name", TEXTS)
-def test_after_every_tick(name: str, bag: bool):
-    for values in (SIGNED, SIGNED | {1: None}):
-        check_scripts(TEXTS[name], range(6), bag=bag, positive=bag, values=values, backend="cpu", clingo=False)
+from tests.helpers.recursive_programs import IDLE as TEXTS
 
 
 def test_a_null_that_turns_up():

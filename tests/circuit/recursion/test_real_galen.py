@@ -10,8 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.long_tests import IS_LONG
-
 ROOT = Path(__file__).parents[3]
 TEXT = """
     .input p, q
@@ -88,7 +86,7 @@ def run(folder: Path, *more: str) -> dict:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not IS_LONG, reason="over a minute and 3 GB; make test-long runs it")
+@pytest.mark.long  # over a minute and 3 GB
 def test_facts_go_and_come_back(shared_data: Path):
     report = run(shared_data / "galen")
     assert report["facts"] == 976_552

@@ -6,7 +6,7 @@ import pytest
 
 import gpu_wcoj as gw
 from gpu_wcoj.errors import GpuWcojError, IterationLimitError, UnsupportedError
-from tests.helpers.recursion_comparison import Judges, agree, bits
+from tests.helpers.comparison import Judges, agree, bits
 from tests.helpers.recursive_programs import ALL
 
 

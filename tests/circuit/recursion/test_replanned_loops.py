@@ -24,10 +24,9 @@ from gpu_wcoj.planner.ir import Order
 from gpu_wcoj.planner.join_order import Chooser
 from gpu_wcoj.planner.lower import INVERSE, Place, Plan
 from tests.helpers.answers import named
-from tests.helpers.join_comparison import random_script, translated
+from tests.helpers.comparison import SMALL, Judges, compared, random_script, translated, without_debts
 from tests.helpers.kernel_kinds import QUICK_KINDS
 from tests.helpers.long_tests import IS_LONG
-from tests.helpers.recursion_comparison import SMALL, Judges, compared, without_debts
 from tests.helpers.recursive_programs import ALL, CLOSURES, SETS
 from tests.reference.program_text import aggregates, written
 
@@ -142,7 +141,7 @@ def test_any_plan_may_follow_any_other(name, bag, turned, tmp_path):
             script = without_debts(script)
         program = Program(text, bag=bag, threads=1 + bag, inputs=named(text))
         fixed = Program(text, bag=bag, replan=None, inputs=named(text))
-        judges, again = Judges(text, bag, clingo=False), Judges(text, bag, clingo=False)
+        judges, again = Judges(text, bag), Judges(text, bag)
         for tick_index, tick in enumerate(script):
             place = f"{name}, seed {seed}, tick {tick_index}"
             way = ("step", "step_counts", "step_pieces")[(seed + tick_index) % 3]
@@ -163,7 +162,7 @@ def test_every_backend(name, kind, turned):
     text = TRIED[name]
     inputs = {relation: written(text).arities[relation] for relation in written(text).inputs}
     script = translated(random_script(random.Random(f"{text}"), inputs), SMALL)
-    program, judges = Program(text, backend=kind.backend(), inputs=named(text)), Judges(text, clingo=False)
+    program, judges = Program(text, backend=kind.backend(), inputs=named(text)), Judges(text)
     for tick_index, tick in enumerate(script[: None if IS_LONG or not kind.on_device else 6]):
         compared(program, judges, tick, "step", f"tick {tick_index}")
     assert turned["delta"]

@@ -7,7 +7,7 @@ import random
 import pytest
 
 import gpu_wcoj as gw
-from tests.helpers.recursion_comparison import Judges, agree
+from tests.helpers.comparison import Judges, agree
 from tests.reference.changes import minus
 
 WORDS = ("a", "b", "", "größe", "ab", "B")
@@ -77,7 +77,7 @@ def test_against_the_judge(name, backend):
     for seed in range(4):
         chance = random.Random(f"{name} {seed}")
         program = gw.Program(text, backend=backend.name)
-        judges = Judges(text, clingo=False)
+        judges = Judges(text)
         state: dict[str, set[tuple[object, ...]]] = {relation: set() for relation in inputs}
         for tick_index in range(7):
             tick = {}

@@ -16,9 +16,9 @@ from gpu_wcoj.circuit.recursion.loop import IncrementalRun
 from gpu_wcoj.circuit.recursion.semi_naive import SemiNaiveRun
 from gpu_wcoj.errors import CalculationError, IterationLimitError
 from gpu_wcoj.join.settings import tune
+from tests.helpers.comparison import bits, stored
 from tests.helpers.kernel_kinds import needed
 from tests.helpers.long_tests import IS_LONG
-from tests.helpers.recursion_comparison import bits, stored
 
 Changes = dict[str, list[tuple[tuple[int, ...], int]]]
 

@@ -1,4 +1,4 @@
-"""Share common prefixes of delta paths, in one rule or across rules."""
+"""Share work: common prefixes of delta paths in a tick, and joins of small inputs for ever."""
 
 from __future__ import annotations
 
@@ -22,13 +22,14 @@ from gpu_wcoj.join.plan import (
     DeltaPath,
     DeltaQuery,
     Step,
+    Symmetry,
     check_variables,
 )
+from gpu_wcoj.planner.body import Body, BodyAtom
 from gpu_wcoj.planner.cost import Estimator, copying
-from gpu_wcoj.planner.ir import CatalogReader, Draft
+from gpu_wcoj.planner.ir import Auxiliary, CatalogReader, Draft, RuleDraft, Setting, Side
 from gpu_wcoj.planner.join_order import MAX_ATOMS
 from gpu_wcoj.planner.passes.arrange import with_sorting
-from gpu_wcoj.planner.passes.shared_joins import nonrecursive_heads, query_of
 from gpu_wcoj.query.ir import MIRRORED
 
 # Name-independent signatures of delta paths, to find common prefixes.
@@ -310,8 +311,8 @@ def share_prefixes(draft: Draft) -> Draft:
         or begin as path 0 of t, rule 0: c
           d: intersect 3 by f[0, 1] with 4 by f[1, 0]
     """
-    queries_by_head = [(rule_draft.head, query_of(rule_draft)) for rule_draft in draft.rules]
-    queries = with_shared_prefixes(queries_by_head, nonrecursive_heads(draft), draft.setting.known)
+    queries_by_head = [(rule_draft.head, rule_draft.planned_query) for rule_draft in draft.rules]
+    queries = with_shared_prefixes(queries_by_head, draft.nonrecursive_heads, draft.setting.known)
     both = zip(draft.rules, queries, strict=True)
     return draft.with_rules(
         [rule_draft if query is rule_draft.query else replace(rule_draft, query=query) for rule_draft, query in both]
@@ -335,15 +336,9 @@ def with_shared_prefixes(
     continuations = {user.place: user.continuation for user in users if user.continuation is not None}
     names = _names(head for head, _ in queries_by_head)
     plans: dict[int, CommonPrefix] = {}
-    leaders: dict[object, int] = {}
     result = []
     for rule_index, (_, query) in enumerate(queries_by_head):
-        leader = (
-            leaders.setdefault((query.paths, query.shared_variables), rule_index)
-            if query.shared_variables
-            else rule_index
-        )
-        ways = [continuations.get((leader, path_index)) for path_index in range(len(query.paths))]
+        ways = [continuations.get((rule_index, path_index)) for path_index in range(len(query.paths))]
         made = tuple(None if way is None else way.plan(plans, names) for way in ways) if any(ways) else ()
         result.append(replace(query, continuations=made) if made or query.continuations else query)
     return result
@@ -404,12 +399,15 @@ class _CommonPrefix:
     ----------
     atoms, said
         Its atoms with all variables bound; its conditions and negated atoms.
+    has_steps_after
+        Whether a path has further steps; otherwise no count has to list its rows.
     """
 
     user: _User
     levels: int
     atoms: frozenset[Met]
     said: frozenset[Word]
+    has_steps_after: bool
 
     def plan(self, plans: dict[int, CommonPrefix], names: Sequence[tuple[str, int]]) -> CommonPrefix:
         """Return the executable prefix, each created once."""
@@ -434,7 +432,7 @@ class _Continuation:
             self.shared.plan(plans, names),
             self.remaining_path(),
             names_of_steps,
-            self.track.is_seen(self.shared.levels),
+            self.shared.has_steps_after and self.track.is_seen(self.shared.levels),
         )
 
     def remaining_path(self) -> DeltaPath:
@@ -461,23 +459,17 @@ def _names(heads: Iterable[str]) -> list[tuple[str, int]]:
 
 
 def _users(queries_by_head: Sequence[tuple[str, DeltaQuery]], nonrecursive: Collection[str]) -> Iterator[_User]:
-    """Yield the paths that may share a prefix; of rules that share all paths, the first's."""
-    seen = set()
+    """Yield the paths that may share a prefix."""
     for rule_index, (head, query) in enumerate(queries_by_head):
         if head not in nonrecursive or len(query.paths) > MAX_ATOMS:
             continue
-        if query.shared_variables:
-            if (query.paths, query.shared_variables) in seen:
-                continue
-            seen.add((query.paths, query.shared_variables))
-        kept_names = query.shared_variables or query.head_variables
         for path_index, path in enumerate(query.paths):
             if path.steps:
                 tracks = [Track(way) for way in (path, *path.variants)]
                 yield _User(
                     (rule_index, path_index),
                     tracks,
-                    [_levels_within(track, track.path.depth_of(kept_names)) for track in tracks],
+                    [_levels_within(track, track.path.depth_of(query.head_variables)) for track in tracks],
                 )
 
 
@@ -562,7 +554,10 @@ def _common_prefix(ways: Sequence[tuple[_User, Track]], levels: int, atoms: froz
         if all(met in other_track.reached(levels) for _, other_track in ways):
             numbers.add(reached_index)
     path = with_sorting(track.beginning(levels, numbers, said))
-    return _CommonPrefix(_User(first.place, [Track(path)], [levels]), levels, atoms, said)
+    if track is first.tracks[0] and path.other_atoms == track.path.other_atoms and path.steps == track.path.steps:
+        path = replace(path, variants=track.path.variants)  # the whole path
+    has_steps_after = any(levels + 1 < len(other_track.ends) for _, other_track in ways)
+    return _CommonPrefix(_User(first.place, [Track(path)], [levels]), levels, atoms, said, has_steps_after)
 
 
 def _listing(track: Track, levels: int, estimator: Estimator) -> tuple[float, float] | None:
@@ -591,3 +586,268 @@ def _cost_per_row(way: _Continuation) -> float:
     """Return the cost per row of a prefix for a track: one search in every further atom."""
     track, levels = way.track, way.shared.levels
     return READ_ROW + FOUND_ROW * (len(track.reached(levels)) + len(track.finished(levels)) - len(way.shared.atoms))
+
+
+# Materialised joins of pairs of inputs, which several bodies read.
+
+
+KEY = 0.9
+"""Distinct values per row from which on a column counts as a key."""
+
+SMALL = 0.25
+"""Maximum rows of an auxiliary relation, as a share of the largest other relation of the body."""
+
+USES = 2
+"""Pairs of atoms that have to read an auxiliary relation before it is created."""
+
+STAYS = 2.0
+"""Hysteresis factor: a kept relation stays until it fails the criteria by this factor."""
+
+MIN_ATOMS = 3
+"""Minimum number of atoms of a body."""
+
+MIN_ROWS = 8
+"""Minimum number of rows for which a key is inferred from distinct values."""
+
+
+def materialize_joins(draft: Draft) -> Draft:
+    """Replace pairs of input atoms by an auxiliary relation that several bodies share.
+
+    The two atoms share one variable that occurs nowhere else; so in bag semantics it can be summed out beforehand
+    (variable elimination: Abo Khamis, Ngo and Rudra, "FAQ: questions asked frequently", 2016,
+    doi:10.1145/2902251.2902280). That is done where it costs very little: the variable is a key of one of the two, so
+    the join has at most as many rows as the other one, these are few compared with another relation of the body, and
+    several pairs of atoms are replaced. A body then needs one atom for an intersection that would take a walk over two.
+
+    An existing auxiliary relation is kept until these criteria are clearly violated.
+
+    Examples
+    --------
+    >>> from tests.planner.examples import draft_program
+    >>> from gpu_wcoj.planner.passes.simplify import normalise_rules
+    >>> text = "h(a) :- knows(a, b), lives(a, c), lives(b, d), city(c, e), city(d, e)."
+    >>> sizes, keys = {"knows": 10_000, "lives": 900, "city": 300}, {"city": [0]}
+    >>> before = draft_program(text, [normalise_rules], sizes=sizes, keys=keys, bag=True)
+    >>> print(before)
+    h: h(a) :- knows(a, b), lives(a, c), lives(b, d), city(c, e), city(d, e).
+      0: knows(a, b)
+      1: lives(a, c)
+      2: lives(b, d)
+      3: city(c, e)
+      4: city(d, e)
+    >>> print(materialize_joins(before))
+    city[0, 1]*lives[1, 0]: city[0, 1]*lives[1, 0](x1, y0) :- city(v, x1), lives(y0, v).
+      0: city(v, x1)
+      1: lives(y0, v)
+    h: h(a) :- knows(a, b), lives(a, c), lives(b, d), city(c, e), city(d, e).
+      0: knows(a, b)
+      1: city[0, 1]*lives[1, 0](e, a)
+      2: city[0, 1]*lives[1, 0](e, b)
+    """
+    setting = draft.setting
+    if not setting.bag or setting.strategy != "auto" or setting.auxiliaries is None:
+        return draft
+    while True:
+        grown = _with_more_auxiliaries(draft)
+        if grown is draft:
+            return draft
+        draft = grown
+
+
+def _with_more_auxiliaries(draft: Draft) -> Draft:
+    """Return the draft with one more kind of auxiliary relations; itself if there is none."""
+    setting, nonrecursive = draft.setting, draft.nonrecursive_heads
+    made = {auxiliary.name for auxiliary in draft.auxiliaries}
+    heads = {rule_draft.head for rule_draft in draft.rules} - made
+    pairs = {
+        rule_index: list(_pairs(rule_draft.normalised, heads))
+        for rule_index, rule_draft in enumerate(draft.rules)
+        if rule_draft.head in nonrecursive and rule_draft.head not in setting.hints and rule_draft.head not in made
+    }
+    paying: list[Auxiliary] = []
+    for index, candidates in pairs.items():
+        rows = [_rows(atom, setting.known) for atom in draft.rules[index].normalised.atoms] if candidates else []
+        paying += [pair.joined for pair in candidates if _pays(pair, rows, setting)]
+    selected = {auxiliary for auxiliary, times in Counter(paying).items() if times >= USES}
+    rules, used = list(draft.rules), dict.fromkeys(draft.auxiliaries)
+    changed = False
+    for index, candidates in pairs.items():
+        chosen = _disjoint(pair for pair in candidates if pair.joined in selected)
+        if chosen:
+            rules[index] = replace(rules[index], body=_replace_pairs(rules[index].normalised, chosen))
+            used.update(dict.fromkeys(pair.joined for pair in chosen))
+            changed = True
+    if not changed:
+        return draft
+    new = [auxiliary for auxiliary in used if auxiliary.name not in made]
+    unseen = {
+        auxiliary.name: auxiliary.facts(setting.known)
+        for auxiliary in new
+        if setting.known.rows(auxiliary.name) is None
+    }
+    expected = {name: facts for name, facts in unseen.items() if facts is not None}
+    catalog = setting.known.expecting(expected) if expected else setting.known
+    shapes = {**setting.shapes, **{auxiliary.name: auxiliary.shape(setting.shapes) for auxiliary in new}}
+    auxiliary_rules = [RuleDraft(auxiliary.name, body.rule, body) for auxiliary in new for body in [auxiliary.body()]]
+    return replace(
+        draft,
+        setting=replace(setting, shapes=shapes, known=catalog),
+        rules=(*rules[: len(made)], *auxiliary_rules, *rules[len(made) :]),
+        auxiliaries=tuple(used),
+    )
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """Two atoms of a body and the auxiliary relation that may replace them.
+
+    Attributes
+    ----------
+    places
+        Indices of the atoms, in the order of the sides of `joined`.
+    variables
+        Variables of the atom that replaces them.
+    """
+
+    places: tuple[int, int]
+    joined: Auxiliary
+    variables: tuple[str, ...]
+
+
+def _pairs(body: Body, heads: Collection[str]) -> Iterator[_Pair]:
+    """Yield pairs of input atoms that share one variable that occurs nowhere else."""
+    if len(body.atoms) < MIN_ATOMS:
+        return
+    said = [name for atom in (*body.atoms, *body.negated) for name in atom.variables]
+    said += [
+        name for checks in (body.conditions, body.calculations) for check in checks for name in check_variables(check)
+    ]
+    said += [calculation.variable for calculation in body.calculations]
+    spoken = Counter([*said, *(term for term in body.head if isinstance(term, str))])
+    inputs = [
+        (atom_index, set(atom.variables)) for atom_index, atom in enumerate(body.atoms) if atom.relation not in heads
+    ]
+    for (first, first_names), (second, second_names) in combinations(inputs, 2):
+        shared = first_names & second_names
+        if len(shared) != 1:
+            continue
+        (name,) = shared
+        if spoken[name] != len((first, second)):
+            continue
+        sides = []
+        for index in (first, second):
+            kept_names = tuple(
+                variable for variable in body.atoms[index].variables if variable != name and spoken[variable] > 1
+            )
+            sides.append((Side.from_atom(body.atoms[index], name, kept_names), index, kept_names))
+        (left_side, left_atom, left_names), (right_side, right_atom, right_names) = sorted(
+            sides, key=lambda side: (str(side[0]), side[1])
+        )
+        if left_names or right_names:
+            yield _Pair((left_atom, right_atom), Auxiliary((left_side, right_side)), (*left_names, *right_names))
+
+
+def _pays(pair: _Pair, sizes: Sequence[float | None], setting: Setting) -> bool:
+    """Return True if one atom has few rows and the joined variable is a key of the other one.
+
+    `sizes` are the rows that each atom of the body leaves, or None if unknown.
+    """
+    catalog = setting.known
+    slack = STAYS if pair.joined in (setting.auxiliaries or ()) else 1.0
+    other_rows = [rows for atom_index, rows in enumerate(sizes) if rows is not None and atom_index not in pair.places]
+    max_rows = slack * SMALL * max(other_rows, default=0.0)
+    for side, other_side in (pair.joined.sides, pair.joined.sides[::-1]):
+        rows, more = _rows(side.atom, catalog), _rows(other_side.atom, catalog)
+        if rows is None or more is None or slack * min(rows, more) < MIN_ROWS or rows > max_rows:
+            continue
+        values = catalog.values(other_side.atom, str(other_side.joined))
+        if values is not None and slack * values >= KEY * more:
+            return True
+    return False
+
+
+def _rows(atom: BodyAtom, catalog: CatalogReader) -> float | None:
+    if not (atom.constants or atom.equal or atom.compared):
+        return catalog.rows(atom.relation)
+    levels = catalog.levels(atom, atom.variables)
+    return None if levels is None else levels.distinct[-1]
+
+
+def _disjoint(pairs: Iterable[_Pair]) -> list[_Pair]:
+    """Return the pairs that share no atom with an earlier pair."""
+    chosen: list[_Pair] = []
+    taken: set[int] = set()
+    for pair in pairs:
+        if taken.isdisjoint(pair.places):
+            chosen.append(pair)
+            taken.update(pair.places)
+    return chosen
+
+
+def _replace_pairs(body: Body, chosen: Iterable[_Pair]) -> Body:
+    """Return the body with one atom in the place of each pair."""
+    atoms: dict[int, BodyAtom] = dict(enumerate(body.atoms))
+    for pair in chosen:
+        atoms[min(pair.places)] = BodyAtom(pair.joined.name, tuple(range(len(pair.variables))), pair.variables)
+        del atoms[max(pair.places)]
+    return replace(body, atoms=tuple(atoms.values()))
+
+
+# Use automorphisms of rules to count changes along fewer delta paths.
+
+
+MIN_STEPS = 2
+"""Minimum number of steps of the longest path for a symmetry of order 2.
+
+For shorter paths, joining the change with itself would cost as much as it saves.
+"""
+
+
+def use_symmetry(draft: Draft) -> Draft:
+    r"""Name automorphic atoms; the first path of each orbit counts for all its atoms.
+
+    With statistics, the cheapest path of the orbit replaces the first one later. Rules of loops are unchanged, and so
+    are rules that share a prefix with other rules. See `gpu_wcoj.join.delta`.
+
+    Examples
+    --------
+    >>> from gpu_wcoj.planner.passes import PASSES
+    >>> from tests.planner.examples import draft_program
+    >>> before = draft_program("h(a, b, c) :- e(a, b), e(b, c), e(c, a).", PASSES[:-1])
+    >>> print("\n".join(str(before).splitlines()[8:]))
+      change of 2, e[0, 1] or e[1, 0], sorted by c, a
+        b: intersect 0 by e[0, 1] with 1 by e[1, 0]
+      keeps a, b, c
+    >>> print("\n".join(str(use_symmetry(before)).splitlines()[8:]))
+      change of 2, e[0, 1] or e[1, 0], sorted by c, a
+        b: intersect 0 by e[0, 1] with 1 by e[1, 0]
+      keeps a, b, c
+      counted by paths 0, the images 0 1 2 as one
+    """
+    nonrecursive = draft.nonrecursive_heads
+    shared = _sharing_rules([rule_draft.planned_query for rule_draft in draft.rules])
+    return draft.with_rules(
+        [
+            _use_symmetry(rule_draft) if rule_draft.head in nonrecursive and rule_index not in shared else rule_draft
+            for rule_index, rule_draft in enumerate(draft.rules)
+        ]
+    )
+
+
+def _use_symmetry(rule_draft: RuleDraft) -> RuleDraft:
+    query, renaming = rule_draft.planned_query, rule_draft.renaming
+    if renaming is None or (renaming.order == 2 and max(len(path.steps) for path in query.paths) < MIN_STEPS):
+        return rule_draft
+    first = tuple(orbit[0] for orbit in renaming.orbits)
+    return replace(rule_draft, query=replace(query, symmetry=Symmetry(renaming.order, renaming.orbits, first)))
+
+
+def _sharing_rules(queries: Sequence[DeltaQuery]) -> set[int]:
+    """Return the rules with paths whose counts share a prefix with other rules."""
+    users: dict[CommonPrefix, set[int]] = {}
+    for rule_index, query in enumerate(queries):
+        for way in query.continuations:
+            while way is not None and way.counts:
+                users.setdefault(way.beginning, set()).add(rule_index)
+                way = way.beginning.continuation
+    return {index for rule_indices in users.values() if len(rule_indices) > 1 for index in rule_indices}
