@@ -1391,16 +1391,22 @@ class Program(Inspected):
         counts = self._ticking.run_tick(changes, self.threads, frozenset())
         return {name: counts[name] if name in counts else self._no_change() for name in self.outputs}
 
-    def step_pieces(self, changes: Mapping[str, Any], sink: Callable[[str, ZSet], None]) -> dict[str, ChangeCount]:
+    def step_pieces(
+        self, changes: Mapping[str, Any], sink: Callable[[str, ZSet], None], *, in_order: bool = True
+    ) -> dict[str, ChangeCount]:
         """Do the same as `step`, but pass the changes piece by piece to ``sink(output, piece)``.
 
         If an answer keeps every variable and has a single rule, pieces arrive while the join runs, so memory is
         bounded by the state and one piece a level; else they arrive when the tick's answer is consolidated. Pieces of
         one output have no row in common. If `sink` raises, the tick is undone.
+
+        With ``in_order=False``, rows of a piece come in the order of the join, which saves sorting them. Such a piece
+        is for export: operations on Z-sets need sorted rows.
         """
 
         def hand_out(name: str, piece: Piece) -> None:
-            sink(name, self._outgoing.as_zset(name, [PhaseRows(piece.columns, piece.weights)], are_sorted=False))
+            phase = PhaseRows(piece.columns, piece.weights)
+            sink(name, self._outgoing.as_zset(name, [phase], are_sorted=not in_order, copies=in_order))
 
         def emit_remaining(rows_by_head: Mapping[str, list[PhaseRows]]) -> None:
             for name, phases in rows_by_head.items():

@@ -203,10 +203,10 @@ class MotifQuery(FlatMotif):
         """Return the tables with the columns that the rules read; edges are numbered already."""
         return {name: tables[name].select(*map(_column, columns)) for name, columns in self.inputs.items()}
 
-    def matches(self, answer: DataFrame, tables: Mapping[str, DataFrame]) -> DataFrame:
+    def matches(self, answer: DataFrame, tables: Mapping[str, DataFrame], repeats: bool) -> DataFrame:
         """Return the matches of an answer, each as often as its last column, the weight, says.
 
-        Columns that are looked up are joined from the tables.
+        Columns that are looked up are joined from the tables. Unless the answer repeats rows, all weights are 1.
         """
         flat = [f"#{index}" for index in range(len(answer.columns))]
         rows = answer.toDF(*flat)
@@ -228,11 +228,13 @@ class MotifQuery(FlatMotif):
             packed[column.label] if column.label in packed else _column(f"={column.label}").alias(column.label)
             for column in self.columns
         ]
-        return repeat_rows(rows, values, columns[-1])
+        return repeat_rows(rows, values, columns[-1] if repeats else None)
 
 
-def repeat_rows(rows: DataFrame, columns: Sequence[Column], weight: Column) -> DataFrame:
-    """Return columns of rows, each row as often as its weight says."""
+def repeat_rows(rows: DataFrame, columns: Sequence[Column], weight: Column | None) -> DataFrame:
+    """Return columns of rows, each row as often as its weight says; once without weight."""
+    if weight is None:
+        return rows.select(*columns)
     occurrence = sf.explode(sf.sequence(sf.lit(1), weight)).alias("#occurrence")
     return rows.select(*columns, occurrence).drop("#occurrence")
 

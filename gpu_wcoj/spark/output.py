@@ -7,7 +7,9 @@ import hashlib
 import os
 import re
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import pairwise
 from os import PathLike, fspath
@@ -15,6 +17,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import functions as sf
 from pyspark.sql.types import StructType
@@ -427,7 +430,7 @@ class ToParquet:
         """See `Sink.process_batch`."""
         attempt = Attempt(self._listing.path, batch, self._fence, self._packing)
         try:
-            counts = program.step_pieces(changes, attempt.add)
+            counts = program.step_pieces(changes, attempt.add, in_order=False)
             files = attempt.finish()
         except BaseException:
             attempt.discard()
@@ -444,11 +447,11 @@ class ToParquet:
 class Attempt:
     """The files of one attempt at one batch: one for each output that changes."""
 
-    def __init__(self, folder: Path, batch: int | None, fence: int, packing: Packing | None = None) -> None:
+    def __init__(self, folder: Path, batch: int, fence: int, packing: Packing | None = None) -> None:
         self.folder = folder
         self._batch = batch
         self._packing = packing
-        name = "load" if batch is None or batch < 0 else f"batch-{batch:012}"
+        name = "load" if batch < 0 else f"batch-{batch:012}"
         self._name = f"{name}-{fence:06}-{os.getpid()}.parquet"
         self._open: dict[str, _File] = {}
         self.seconds = 0.0
@@ -458,11 +461,9 @@ class Attempt:
         start = time.perf_counter()
         table = _packed(piece.to_arrow(), self._packing)
         if table.num_rows:
-            if self._batch is not None:
-                table = with_batch(table, self._batch)
             if relation not in self._open:
                 self._open[relation] = _File(folder_of(self.folder, relation) / self._name)
-            self._open[relation].add(table)
+            self._open[relation].add(with_batch(table, self._batch))
         self.seconds += time.perf_counter() - start
 
     def finish(self) -> tuple[OutputFile, ...]:
@@ -570,6 +571,87 @@ class _Hashed:
     def close(self) -> None:
         """Close the file."""
         self._file.close()
+
+
+class AnswerFiles:
+    """The Parquet files of an answer of a one-shot query, which threads write.
+
+    Nothing lists these files, so they have no checksums and are not forced to disk. Their names are used once, and
+    the files of an attempt that failed are removed.
+
+    Parameters
+    ----------
+    folder, output
+        Files are written to the folder of this output below `folder`.
+    is_weighted
+        Whether the files have the weights of the rows.
+    threads
+        Number of threads that write.
+    """
+
+    def __init__(self, folder: Path, output: str, is_weighted: bool, threads: int) -> None:
+        self._folder, self._output, self._is_weighted = folder_of(folder, output), output, is_weighted
+        self._paths: list[Path] = []
+        self._threads, self._n_threads, self._tasks = ThreadPoolExecutor(threads), threads, deque[Future[None]]()
+        self._idle: list[pq.ParquetWriter] = []
+        self._pieces: list[pa.Table] = []
+        self._n_gathered = 0
+        self.repeats = False
+        """True if a row has another weight than 1."""
+
+    def add(self, rows: pa.Table) -> None:
+        """Add rows, whose weights are last."""
+        if self._is_weighted:
+            bounds = pc.min_max(rows.column(rows.num_columns - 1)).as_py()
+            self.repeats |= bool(rows.num_rows) and bounds != {"min": 1, "max": 1}
+        else:
+            rows = rows.select(range(rows.num_columns - 1))
+        self._pieces.append(rows)
+        self._n_gathered += rows.num_rows
+        if self._n_gathered >= GROUP_ROWS:
+            self._submit()
+
+    def finish(self) -> list[str]:
+        """Return the paths of the files, at most one a thread, relative to the folder of the answer."""
+        if self._n_gathered:
+            self._submit()
+        while self._tasks:
+            self._tasks.popleft().result()
+        self._threads.shutdown()
+        try:
+            while self._idle:
+                self._idle.pop().close()
+        except OSError as error:
+            raise _unwritable(self._folder, error) from None
+        return [f"{self._output}/{path.name}" for path in self._paths]
+
+    def discard(self) -> None:
+        """Remove the files."""
+        self._threads.shutdown(cancel_futures=True)
+        for path in self._paths:
+            with contextlib.suppress(OSError):
+                path.unlink(missing_ok=True)
+
+    def _submit(self) -> None:
+        while len(self._tasks) > self._n_threads:  # so that few pieces wait
+            self._tasks.popleft().result()
+        pieces, self._pieces, self._n_gathered = self._pieces, [], 0
+        self._tasks.append(self._threads.submit(self._write, pieces))
+
+    def _write(self, pieces: Sequence[pa.Table]) -> None:
+        rows = pa.concat_tables(pieces)
+        try:
+            try:
+                writer = self._idle.pop()
+            except IndexError:
+                path = self._folder / f"answer-{os.urandom(8).hex()}.parquet"
+                path.parent.mkdir(parents=True, exist_ok=True)
+                self._paths.append(path)
+                writer = pq.ParquetWriter(path, rows.schema, compression="lz4")
+            writer.write_table(rows, row_group_size=2 * GROUP_ROWS)
+            self._idle.append(writer)
+        except OSError as error:
+            raise _unwritable(self._folder, error) from None
 
 
 def json_schema(table: pa.Table) -> dict[str, Any]:

@@ -20,7 +20,6 @@ from pyspark.sql.types import StructType
 from gpu_wcoj.arrow.indexed_table import distinct_values
 from gpu_wcoj.arrow.table import is_of_spark
 from gpu_wcoj.backend import BackendName
-from gpu_wcoj.checkpoint.manifest import OutputFile
 from gpu_wcoj.engine.ingest import read_change
 from gpu_wcoj.engine.options import validate_flag
 from gpu_wcoj.errors import UnknownRelationError, UsageError, entry_point, listed
@@ -52,10 +51,11 @@ from gpu_wcoj.spark.maintenance import (
 )
 from gpu_wcoj.spark.motifs import Keys, MotifQuery, repeat_rows
 from gpu_wcoj.spark.options import Layout, SparkOptions
-from gpu_wcoj.spark.output import Attempt, check_columns, json_schema
+from gpu_wcoj.spark.output import AnswerFiles, check_columns, json_schema
 from gpu_wcoj.spark.schema import spark_schema
 from gpu_wcoj.spark.session import check_frames, require_classic
 from gpu_wcoj.views.matcher import MOTIF_OPTIONS, MotifOptions, refuse_options, tables_of
+from gpu_wcoj.zset.zset import ZSet
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -138,8 +138,11 @@ def join(
     _check(engine, frames)
     check_columns(spark, output, _empty_answer(engine, output).column_names)
     chosen = _choose_layout(spark, engine, frames, options)
-    answer = _answer(spark, engine, frames, chosen, options, output, _folder(spark, path))
-    return _repeat_rows(answer) if engine.bag and not weights else answer
+    answer, repeats = _answer(spark, engine, frames, chosen, options, output, _folder(spark, path))
+    if not engine.bag or weights:
+        return answer
+    *columns, weight = (functions.col(quoted(name)) for name in answer.columns)
+    return repeat_rows(answer, columns, weight if repeats else None)
 
 
 def _answer(
@@ -151,29 +154,38 @@ def _answer(
     output: str,
     folder: Path,
     keys: Keys | None = None,
-) -> DataFrame:
-    """Return the answer of one output, from files below a folder; bags with their weights."""
+) -> tuple[DataFrame, bool]:
+    """Return the answer of one output, from files below a folder, and whether its rows repeat.
+
+    Bags have a last column of weights. If no row repeats, all are 1.
+    """
     if isinstance(chosen, CellLayout):
         if keys is not None:
             frames = keys.checked_on_executors(frames)
         single_output = Program.from_options(engine.rules, replace(engine.options, outputs=(output,), backend="cpu"))
         spread = Spread.from_frames(single_output, frames, chosen)
-        names = files_of(spread.run(folder, options.program))
+        notes = spread.run(folder, options.program)
+        names, repeats = files_of(notes), any(cell["repeats"] for cell in notes.cells)
         head = spread.columns.heads[output]
         schema = spark_schema(change_schema(head) if engine.bag else head)
     else:
+        files = AnswerFiles(folder, output, engine.bag, engine.threads)
         changes = _read(engine, frames, keys)
-        names = [file.path for file in _write_answer(engine, changes, folder, output, engine.bag)]
+
+        def write(name: str, piece: ZSet) -> None:
+            if name == output:
+                files.add(piece.to_arrow())
+
+        try:
+            engine.step_pieces(changes, write, in_order=False)
+            names, repeats = files.finish(), files.repeats
+        except BaseException:
+            files.discard()
+            raise
         schema = StructType.fromJson(json_schema(_empty_answer(engine, output)))
     if names:
-        return spark.read.schema(schema).parquet(*(str(folder / name) for name in names))
-    return spark.createDataFrame([], schema)
-
-
-def _repeat_rows(answer: DataFrame) -> DataFrame:
-    """Return each row as often as the last column says, without this column."""
-    *columns, weight = (functions.col(quoted(name)) for name in answer.columns)
-    return repeat_rows(answer, columns, weight)
+        return spark.read.schema(schema).parquet(*(str(folder / name) for name in names)), repeats
+    return spark.createDataFrame([], schema), False
 
 
 @entry_point
@@ -246,8 +258,8 @@ def find(
         tables["edges"] = _numbered(tables["edges"], query.stored_edges(), folder / "edges")
         frames |= query.frames(tables)
     with query.keys.raised_here():
-        answer = _answer(spark, engine, frames, chosen, spark_options, MOTIF, folder / "matches", query.keys)
-    return query.matches(answer, tables)
+        answer, repeats = _answer(spark, engine, frames, chosen, spark_options, MOTIF, folder / "matches", query.keys)
+    return query.matches(answer, tables, repeats)
 
 
 def _refuse_unknown(unknown: Mapping[str, object], options: Sequence[str]) -> None:
@@ -522,24 +534,6 @@ def _read(engine: Program, frames: Mapping[str, DataFrame], keys: Keys | None = 
             name, table, arity, declared, [None] * arity, engine.dictionaries, reserves_weight=False
         )
     return changes
-
-
-def _write_answer(
-    engine: Program, changes: Mapping[str, Any], folder: Path, output: str, bag: bool
-) -> tuple[OutputFile, ...]:
-    """Write the answer of one output to files and return them."""
-    attempt = Attempt(folder, None, 0)
-
-    def keep(name: str, piece: Any) -> None:
-        if name == output:
-            attempt.add(name, piece if bag else piece.with_weight_name(None))
-
-    try:
-        engine.step_pieces(changes, keep)
-        return attempt.finish()
-    except BaseException:
-        attempt.discard()
-        raise
 
 
 def _empty_answer(engine: Program, output: str) -> pa.Table:

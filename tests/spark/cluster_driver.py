@@ -1,8 +1,10 @@
 """A driver of a program on cells, in a process of its own, whose tasks, executors or self die where it is told.
 
 ``python cluster_driver.py FOLDER '{"master": "local-cluster[2,1,1024]", "layout": "hypercube", "cells": 4, ...}'`` with
-``"faults"``: a list of ``[point, stage, cell, batch, what]``, where `what` is ``"raise"`` or ``"executor"``, each done
-once; and ``"kill"``: ``[point, batch]``, ``"outputs"`` (all cells have written) or ``"manifest"`` (it is committed).
+``"faults"``: a list of ``[point, stage, cell, batch, what]``, each done once, where `what` is ``"raise"``,
+``"executor"``, ``"shuffle"`` (all files of shuffles are deleted, and the task fails) or ``"mark"`` (nothing, but it is
+noted whether the task comes again); and ``"kill"``: ``[point, batch]``, ``"outputs"`` (all cells have written) or
+``"manifest"`` (it is committed).
 """
 
 from __future__ import annotations
@@ -36,8 +38,14 @@ def main() -> None:
         try:
             os.close(os.open(f"{marks}/{point}-{stage}-{cell}-{batch}", os.O_CREAT | os.O_EXCL))
         except FileExistsError:
+            Path(f"{marks}/{point}-{stage}-{cell}-{batch}-again").touch()
             return
-        if what == "raise":
+        if what == "mark":
+            return
+        if what == "shuffle":
+            for path in (folder / "local").rglob("shuffle_*"):
+                path.unlink(missing_ok=True)
+        if what != "executor":
             raise RuntimeError(f"a fault {point}")
         with open(f"/proc/{os.getppid()}/stat") as stat:
             executor = int(stat.read().rsplit(")", 1)[1].split()[1])
@@ -61,7 +69,10 @@ def main() -> None:
         if kill == ["manifest", batch]:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    conf = {"spark.sql.shuffle.partitions": "2", "spark.sql.warehouse.dir": str(folder / "warehouse")}
+    conf = {
+        "spark.sql.shuffle.partitions": "2", "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        "spark.local.dir": str(folder / "local"),
+    }  # fmt: skip
     spark = gws.local_session("driver", master=plan["master"], memory="1g", conf=conf)
     stream = spark.readStream.schema("a int, b bigint, weight int").option("maxFilesPerTrigger", 1)
     changes = gws.normalise(stream.parquet(str(folder / "in" / "edge")), "weight")

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'gpu_wcoj[spark]'")
 
 import gpu_wcoj.spark as gws
-from gpu_wcoj.errors import UnknownRelationError, UsageError
+from gpu_wcoj.errors import OutputFileError, UnknownRelationError, UsageError
+from gpu_wcoj.files.output import GROUP_ROWS
+from gpu_wcoj.spark.output import AnswerFiles
 from tests.spark.file_streams import TRIANGLE, alone, assert_same, payments, run, stream_of, write_stream
 
 
@@ -49,3 +53,31 @@ def test_outputs_of_several_heads_and_names_that_are_taken(spark, tmp_path):
         gws.read_output(spark, tmp_path / "out", "two", state=True, since=0)
     with pytest.raises(UsageError, match="needs the output of a view"):
         gws.read_output(spark, tmp_path / "elsewhere")
+
+
+@pytest.mark.parametrize("weights", [(1, 1), (1, 3)])
+def test_threads_write_an_answer(tmp_path, weights):
+    files = AnswerFiles(tmp_path, "answer", True, 2)
+    for number in range(5):
+        rows = np.arange(number * GROUP_ROWS // 2, (number + 1) * GROUP_ROWS // 2)
+        files.add(pa.table({"a": rows, "weight": np.where(rows == 7, weights[1], weights[0])}))
+    paths = files.finish()
+    assert 1 <= len(paths) <= 2
+    assert files.repeats is (weights != (1, 1))
+    table = pa.concat_tables(pq.read_table(tmp_path / path) for path in paths)
+    np.testing.assert_array_equal(np.sort(table["a"]), np.arange(5 * GROUP_ROWS // 2))
+    assert table["weight"].to_numpy().sum() == len(table) + weights[1] - 1
+
+
+def test_an_answer_that_fails_leaves_no_files(tmp_path):
+    files = AnswerFiles(tmp_path, "answer", False, 2)
+    rows = pa.table({"a": np.arange(GROUP_ROWS), "weight": np.ones(GROUP_ROWS, np.int64)})
+    files.add(rows)
+    files.discard()
+    assert not list(tmp_path.glob("*/*"))
+    (tmp_path / "file").touch()
+    files = AnswerFiles(tmp_path, "file", False, 2)
+    files.add(rows)
+    with pytest.raises(OutputFileError, match="cannot be written"):
+        files.finish()
+    assert files.repeats is False

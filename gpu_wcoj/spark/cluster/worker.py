@@ -58,7 +58,7 @@ from gpu_wcoj.spark.cluster.parcels import (
 )
 from gpu_wcoj.spark.cluster.plan import Result, Stage
 from gpu_wcoj.spark.motifs import Packing
-from gpu_wcoj.spark.output import Listing, ToCallable, with_batch
+from gpu_wcoj.spark.output import AnswerFiles, Listing, ToCallable, with_batch
 from gpu_wcoj.spark.sources import ORDER, WEIGHT, as_change
 from gpu_wcoj.zset.zset import ZSet
 
@@ -621,14 +621,19 @@ class Work:
         changes = self._changes(arrivals)
         if state.entry is None:  # the types of all columns, also of roles without rows so far
             changes = self._no_rows() | changes
-        tables, counts = self._tick(state.program, changes)
-        ticked = time.perf_counter()
-        outputs = []
-        for head in counts if self.output else ():
-            changed_rows = pa.concat_tables(
-                [tables[result.name] for result in self.stage.results if result.head == head]
-            )
-            outputs.append(self._write(head, changed_rows, batch, cell))
+        if self.is_answer and self.output and self._only_answers:
+            tables, counts, outputs, repeats = self._answer(state.program, changes)
+            ticked = time.perf_counter()
+        else:
+            tables, counts = self._tick(state.program, changes)
+            ticked = time.perf_counter()
+            outputs, repeats = [], False
+            for head in counts if self.output else ():
+                changed_rows = pa.concat_tables(
+                    [tables[result.name] for result in self.stage.results if result.head == head]
+                )
+                repeats |= bool((_weights(changed_rows) != 1).any())
+                outputs.append(self._write(head, changed_rows, batch, cell))
         put = time.perf_counter()
         self._call_watch("before the state is written", cell, batch)
         nbytes = new_bytes = 0
@@ -652,7 +657,7 @@ class Work:
                 {
                     "stage": stage_index, "cell": cell, "base": base_name, "entry": entry, "rows": n_rows,
                     "held": rows_by_role(state.program), "bytes": nbytes, "written": new_bytes, "counts": counts,
-                    "outputs": outputs,
+                    "outputs": outputs, "repeats": repeats,
                     "seconds": {
                         "load": loaded - start, "tick": ticked - loaded, "output": put - ticked,
                         "state": time.perf_counter() - put,
@@ -660,6 +665,44 @@ class Work:
                 }
             )
         )  # fmt: skip
+
+    @property
+    def _only_answers(self) -> bool:
+        """True for joins whose rows are all final."""
+        results = self.stage.results
+        return self.stage.kind == "join" and all(
+            result.is_output and not result.goes_to and not result.is_summed for result in results
+        )
+
+    def _answer(
+        self, program: Program, changes: Mapping[str, Any]
+    ) -> tuple[dict[str, pa.Table], dict[str, list[int | None]], list[Any], bool]:
+        """Write the rows of all results while the join lists them.
+
+        Return no tables, the counts, the files, and whether a row has another weight than 1.
+        """
+        results = {result.name: result for result in self.stage.results}
+        threads = program.threads
+        files = {
+            result.head: AnswerFiles(Path(self.output), result.head, self.bag, threads) for result in results.values()
+        }
+        counts: dict[str, list[int | None]] = {}
+
+        def write(name: str, piece: ZSet) -> None:
+            result = results[name]
+            names = self.heads[result.head].names
+            files[result.head].add(self._table(result, piece).rename_columns([*names, weight_name(names)]))
+
+        try:
+            for name, change in program.step_pieces(changes, write, in_order=False).items():
+                head, changed = results[name].head, [change.inserted, change.deleted, change.net]
+                counts[head] = add_counts(counts[head], changed) if head in counts else changed
+            outputs = [[path] for answer in files.values() for path in answer.finish()]
+        except BaseException:
+            for answer in files.values():
+                answer.discard()
+            raise
+        return {}, counts, outputs, any(answer.repeats for answer in files.values())
 
     def _tick(
         self, program: Program, changes: Mapping[str, Any]

@@ -104,6 +104,24 @@ def test_executors_that_die_while_they_have_parcels_of_the_driver(
     check_files(tmp_path)
 
 
+@pytest.mark.slow
+def test_lost_shuffles(spark: Any, tmp_path: Path) -> None:
+    """A stage whose input is gone makes Spark run the stages before it again, here joins, groups and a recursion."""
+    ticks = random_ticks(5, 3, 150, 20)
+    stream = Stream(spark, tmp_path / "in", EDGE)
+    for tick in ticks:
+        stream.add(tick)
+    lost = [[BEFORE, 0, 1, 0, "shuffle"], [BEFORE, 1, 1, 1, "shuffle"], [BEFORE, 2, 0, 2, "shuffle"]]
+    repeated = [[BEFORE, 0, 2, 1, "mark"], [AFTER, 1, 1, 2, "mark"]]
+    how = {"layout": "hypercube", "cells": 3, "text": GROUPS, "master": "local-cluster[2,1,1024]"}
+    run = start(tmp_path, **how, faults=lost + repeated)
+    assert run.returncode == 0, run.stderr[-3000:]
+    marks = {path.name for path in (tmp_path / "marks").iterdir()}
+    for point, stage, cell, batch, _ in lost + repeated:
+        assert f"{point}-{stage}-{cell}-{batch}-again" in marks
+    check_answers(tmp_path, GROUPS, ticks)
+
+
 def check_answers(folder: Path, text: str, ticks: Sequence[Any]) -> None:
     """Every batch was written once, with the changes of one engine."""
     found = written(folder / "out")
