@@ -20,10 +20,10 @@ import gpu_wcoj as gw
 from gpu_wcoj.backend import cpu_backend
 from gpu_wcoj.circuit.recount import ListingCosts
 from gpu_wcoj.circuit.recursion import loop
-from gpu_wcoj.join import delta, full_join, generic
+from gpu_wcoj.join import delta, eliminate, full_join, generic
 from gpu_wcoj.join.settings import FAST_PATHS, tune
 from gpu_wcoj.planner.ir import STRATEGIES
-from gpu_wcoj.planner.passes import shared_prefixes
+from gpu_wcoj.planner.passes import share
 from gpu_wcoj.query.ir import Rules
 from tests.helpers import rank_bitmaps
 from tests.helpers.answers import named
@@ -165,7 +165,15 @@ def _shared_prefixes(chance: random.Random) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(delta, "MIN_CHANGED_ROWS", 1)
         patch.setattr(delta, "MAX_BUFFERED_NUMBERS", chance.choice((0, 4, 40, 1 << 23)))
-        patch.setattr(shared_prefixes, "_listing", lambda *_: (1e9, 0.0))
+        patch.setattr(share, "_listing", lambda *_: (1e9, 0.0))
+        yield
+
+
+@contextmanager
+def _merged_prefixes(_: random.Random) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(eliminate.Merging, "_is_expensive", lambda *_: True)
+        patch.setattr(eliminate.Merging, "_max_distinct", lambda *_: 2.0)
         yield
 
 
@@ -213,6 +221,7 @@ PRESSURES = {
     "any branches": _any_branches,
     "counts at any size": _counts_at_any_size,
     "prefixes shared from one row on": _shared_prefixes,
+    "equal prefixes merged from one row on": _merged_prefixes,
     "changes as differences of all rows": _differences,
     "loads along any path": _any_load,
     "ranks for every range": _ranks,

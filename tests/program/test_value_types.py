@@ -277,7 +277,7 @@ def test_constants_of_a_text(name):
         ("list", "SELECT MAX(d) FROM r", "of type 'list<item: int64>', and a rule orders or compares"),
         ("struct", "SELECT a.k FROM r a, r b WHERE a.d < b.d", "relation 'r', column 1 is of type 'struct<a"),
         ("struct", "SELECT a.k FROM r a, r b WHERE b.d < a.d", "relation 'r', column 1 is of type 'struct<a"),
-        ("time", "SELECT SUM(d) FROM r", "SUM needs numbers: got type 'time64.us.'"),
+        ("time", "SELECT SUM(d) FROM r", "SUM needs numbers: got type 'time'"),
         ("uuid", "SELECT k FROM r WHERE d = 'x'", "the constant 'x' is not a value of type"),
         (
             "enum",

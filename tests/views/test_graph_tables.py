@@ -142,7 +142,7 @@ LINES = {"src": [1], "dst": [2], "n": [3]}
         ({"columns": ["a", "a"]}, UsageError, "the column 'a' is given twice in columns"),
         ({"where": "e.m = 1"}, SchemaError, r"has no column 'm' \(line 1, column 1 of <where>\)"),
         ({"where": "a.n = 1"}, SchemaError, "relation 'vertices' has no column 'n'"),
-        ({"where": "e.n = 'x'"}, TypeMismatchError, "compares it with 'x'"),
+        ({"where": "e.n = 'x'"}, TypeMismatchError, "the text 'x' is compared with 'e.n', which has numbers"),
         ({"src": "from"}, SchemaError, r"the edges need a column 'from', which is missing.*\n.*Name it: src='...'"),
         ({"vertices": {"key": [1]}}, SchemaError, r"the vertices need a column 'id', which is missing"),
         ({"vertices": {"id": [1, 2, 1]}}, SchemaError, "the vertices have several rows of the id 1: got 2"),

@@ -480,7 +480,7 @@ class LoopHead(RelationOperator):
     derivations
         The history of a head that keeps best values.
     position
-        Its position among the loop's heads; the first head reports the shared joins.
+        Its position among the loop's heads; the first head reports the joins of all.
     """
 
     name: str

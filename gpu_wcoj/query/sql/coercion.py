@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from decimal import Decimal
+from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from gpu_wcoj.arrow import sql_expressions
 from gpu_wcoj.arrow.constants import encode_constant
 from gpu_wcoj.data.schema import INT64, INTERVAL, MAX_DIGITS, UUID, DataType
-from gpu_wcoj.errors import TypeMismatchError, nearest
+from gpu_wcoj.errors import TypeMismatchError
 from gpu_wcoj.query.constant_folding import is_spelled
 from gpu_wcoj.query.ir import CHECKED, NULL, TRUE, Call, Constant, Expression, Variable
 from gpu_wcoj.query.sql.scope import DATE, Branch, RuleWriter, Values, as_text, is_date, literal
@@ -108,9 +109,11 @@ def label(kind: str | None) -> str:
 
 
 def nearest_function(name: str, python_names: Iterable[str]) -> str:
-    """Return `nearest` among the functions that queries may call."""
-    names = {*FUNCTION_NAMES, *(known.upper() for known in sql_expressions.function_names())}
-    return nearest(name.upper(), sorted(names)) or nearest(name, python_names)
+    """Return `nearest` among the functions that queries may call, whatever their case."""
+    names = {known.upper(): known.upper() for known in (*FUNCTION_NAMES, *sql_expressions.function_names())}
+    names |= {known.upper(): known for known in python_names}
+    close = get_close_matches(name.upper(), sorted(names), n=1)
+    return f" Did you mean '{names[close[0]]}'?" if close else ""
 
 
 def date_call(value: Expression) -> Expression:
