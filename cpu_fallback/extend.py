@@ -4,7 +4,8 @@ Prefixes are processed in groups that agree on the ranges of the *shared* atoms 
 bound last). If a group has enough work, the values common to its shared atoms are computed and marked once, and each
 prefix tests the candidates of its other atoms against the marks. Otherwise each prefix takes its smallest range and
 searches every candidate in the other ranges, by their ranks if they have them, or counts the common values of two
-ranges. Candidates of one slot ascend, so a search without ranks continues from the previous position.
+ranges; a single candidate is searched at once. Candidates of one slot ascend, so a search without ranks continues from
+the previous position.
 """
 
 from __future__ import annotations
@@ -12,7 +13,15 @@ from __future__ import annotations
 import numpy as np
 
 from cpu_fallback.extend_marked import SCAN_FACTOR, count_pairs, excluded_pairs, extend_marked, marks_for
-from cpu_fallback.extend_one import copy_ranges, count_ranges, extend_alone
+from cpu_fallback.extend_one import (
+    MAX_ATOMS,
+    copy_ranges,
+    count_ranges,
+    extend_alone,
+    extend_live,
+    extend_singleton,
+    find_live,
+)
 from cpu_fallback.lookup import locate, look_up
 from cpu_fallback.ranges import (
     AHEAD,
@@ -36,7 +45,7 @@ from cpu_fallback.ranges import (
     width_of,
 )
 from cpu_fallback.runtime import cached_njit, pointer64
-from cpu_fallback.tries import ALONE, FRESH, GROUP, SCAN, SUM_OF_MINIMA
+from cpu_fallback.tries import ALONE, FRESH, GROUP, SCAN, SUM_OF_MINIMA, SURVIVORS
 
 # Costs of ways to extend prefixes: marking values, counting pairs of ranges, searching.
 
@@ -142,6 +151,7 @@ def extend(
     matches = pointer64(scratch_address + 24 * n_slots)
     starts = pointer64(scratch_address + 32 * n_slots)
     masks = pointer64(scratch_address + 40 * n_slots)
+    live = np.empty(n_atoms, np.int64)
     filters = np.empty(n_atoms, np.int64)
     for k in range(n_slots):
         matches[k] = starts[k] = -1
@@ -299,18 +309,37 @@ def extend(
                 else:
                     if bounded:
                         clip_ranges(table, 0, n_slots, low, high, lower[q], upper[q])
-                    if pairs and width > 1 and width >= PAIRED_FROM * n_excluded:
+                    is_single = width == 1 and skip == 0 and forced == FRESH
+                    if pairs and not is_single and width >= PAIRED_FROM * n_excluded:
                         out[q] += count_pairs(table, first, low, high, starts, work)
                         if n_excluded > 0:
                             out[q] -= excluded_pairs(
                                 table, first, low, high, starts, n_excluded, excluded, stride, q, work
                             )
                         continue
-                    full = extend_alone(
-                        n_slots, n_atoms, table, first, is_last, stride, q, n_excluded, excluded, weighted,
-                        prefix_weight, fill, resume, skip, out, capacity, low, high, starts, cursor, matches,
-                        masks, filters, hits_at.ctypes.data, work,
-                    )  # fmt: skip
+                    proposer = np.int64(-1)
+                    if n_atoms <= MAX_ATOMS or is_single:
+                        proposer = find_live(n_atoms, table, first, is_last, low, high, live)
+                    if proposer >= 0 and is_single:
+                        extend_singleton(
+                            n_slots, n_atoms, table, first, live, proposer, stride, q, n_excluded, excluded, weighted,
+                            prefix_weight, fill, out, capacity, low, high, starts, matches, work,
+                        )  # fmt: skip
+                        full = fill and work[SURVIVORS] == capacity
+                        if full:
+                            resume[0], resume[1], resume[2] = q, ALONE, 1
+                    elif proposer >= 0:
+                        full = extend_live(
+                            n_slots, n_atoms, table, first, live, proposer, stride, q, n_excluded, excluded, weighted,
+                            prefix_weight, fill, resume, skip, out, capacity, low, high, starts, cursor, matches,
+                            masks, filters, hits_at.ctypes.data, work,
+                        )  # fmt: skip
+                    else:
+                        full = extend_alone(
+                            n_slots, n_atoms, table, first, is_last, stride, q, n_excluded, excluded, weighted,
+                            prefix_weight, fill, resume, skip, out, capacity, low, high, starts, cursor, matches,
+                            masks, filters, hits_at.ctypes.data, work,
+                        )  # fmt: skip
                 if full:
                     return
                 skip = 0
