@@ -30,6 +30,8 @@ def main() -> None:
     faults = {tuple(one[:4]): one[4] for one in plan.get("faults", [])}
     marks = str(folder / "marks")
     os.makedirs(marks, exist_ok=True)
+    repeats = folder / "repeats"
+    repeats.mkdir(exist_ok=True)
 
     def watch(point: str, stage: int, cell: int, batch: int) -> None:
         what = faults.get((point, stage, cell, batch))
@@ -38,7 +40,7 @@ def main() -> None:
         try:
             os.close(os.open(f"{marks}/{point}-{stage}-{cell}-{batch}", os.O_CREAT | os.O_EXCL))
         except FileExistsError:
-            Path(f"{marks}/{point}-{stage}-{cell}-{batch}-again").touch()
+            (repeats / f"{point}-{stage}-{cell}-{batch}").touch()
             return
         if what == "mark":
             return

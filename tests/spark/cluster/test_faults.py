@@ -116,9 +116,8 @@ def test_lost_shuffles(spark: Any, tmp_path: Path) -> None:
     how = {"layout": "hypercube", "cells": 3, "text": GROUPS, "master": "local-cluster[2,1,1024]"}
     run = start(tmp_path, **how, faults=lost + repeated)
     assert run.returncode == 0, run.stderr[-3000:]
-    marks = {path.name for path in (tmp_path / "marks").iterdir()}
-    for point, stage, cell, batch, _ in lost + repeated:
-        assert f"{point}-{stage}-{cell}-{batch}-again" in marks
+    repeats = {path.name for path in (tmp_path / "repeats").iterdir()}
+    assert repeats.issuperset(f"{point}-{stage}-{cell}-{batch}" for point, stage, cell, batch, _ in lost + repeated)
     check_answers(tmp_path, GROUPS, ticks)
 
 
