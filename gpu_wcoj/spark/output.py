@@ -628,6 +628,9 @@ class AnswerFiles:
     def discard(self) -> None:
         """Remove the files."""
         self._threads.shutdown(cancel_futures=True)
+        while self._idle:
+            with contextlib.suppress(OSError):
+                self._idle.pop().close()
         for path in self._paths:
             with contextlib.suppress(OSError):
                 path.unlink(missing_ok=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -137,44 +137,48 @@ WALKS: Mapping[str, Mapping[str, Any]] = {
 """Tunings by the ticks that walk."""
 
 
-@contextmanager
-def _any_order(chance: random.Random) -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        with_any_orders(patch, chance)
-        yield
+def _patching(
+    apply: Callable[[pytest.MonkeyPatch, random.Random], None],
+) -> Callable[[random.Random], AbstractContextManager[None]]:
+    """Undo the patches that a function applies after the context."""
+
+    @contextmanager
+    def patched(chance: random.Random) -> Iterator[None]:
+        with pytest.MonkeyPatch.context() as patch:
+            apply(patch, chance)
+            yield
+
+    return patched
 
 
-@contextmanager
-def _any_branches(chance: random.Random) -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        with_any_branches(patch, chance, orders=chance.random() < 0.5)
-        yield
+@_patching
+def _any_order(patch: pytest.MonkeyPatch, chance: random.Random) -> None:
+    with_any_orders(patch, chance)
 
 
-@contextmanager
-def _counts_at_any_size(_: random.Random) -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(generic, "MIN_RANGE_PREFIXES", 1)
-        patch.setattr(generic, "SORT_FROM", 2)
-        patch.setattr(generic, "MIN_REDUCTION", 0)
-        yield
+@_patching
+def _any_branches(patch: pytest.MonkeyPatch, chance: random.Random) -> None:
+    with_any_branches(patch, chance, orders=chance.random() < 0.5)
 
 
-@contextmanager
-def _shared_prefixes(chance: random.Random) -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(delta, "MIN_CHANGED_ROWS", 1)
-        patch.setattr(delta, "MAX_BUFFERED_NUMBERS", chance.choice((0, 4, 40, 1 << 23)))
-        patch.setattr(share, "_listing", lambda *_: (1e9, 0.0))
-        yield
+@_patching
+def _counts_at_any_size(patch: pytest.MonkeyPatch, _: random.Random) -> None:
+    patch.setattr(generic, "MIN_RANGE_PREFIXES", 1)
+    patch.setattr(generic, "SORT_FROM", 2)
+    patch.setattr(generic, "MIN_REDUCTION", 0)
 
 
-@contextmanager
-def _merged_prefixes(_: random.Random) -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(eliminate.Merging, "_is_expensive", lambda *_: True)
-        patch.setattr(eliminate.Merging, "_max_distinct", lambda *_: 2.0)
-        yield
+@_patching
+def _shared_prefixes(patch: pytest.MonkeyPatch, chance: random.Random) -> None:
+    patch.setattr(delta, "MIN_CHANGED_ROWS", 1)
+    patch.setattr(delta, "MAX_BUFFERED_NUMBERS", chance.choice((0, 4, 40, 1 << 23)))
+    patch.setattr(share, "_listing", lambda *_: (1e9, 0.0))
+
+
+@_patching
+def _merged_prefixes(patch: pytest.MonkeyPatch, _: random.Random) -> None:
+    patch.setattr(eliminate.Merging, "_is_expensive", lambda *_: True)
+    patch.setattr(eliminate.Merging, "_max_distinct", lambda *_: 2.0)
 
 
 @contextmanager
@@ -186,28 +190,22 @@ def _differences(chance: random.Random) -> Iterator[None]:
         yield
 
 
-@contextmanager
-def _any_load(_: random.Random) -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(full_join, "LOAD_ROWS", 1)
-        patch.setattr(full_join, "SMALL_LOAD_ROWS", 1)
-        patch.setattr(full_join, "MIN_GAIN", 1e-9)
-        yield
+@_patching
+def _any_load(patch: pytest.MonkeyPatch, _: random.Random) -> None:
+    patch.setattr(full_join, "LOAD_ROWS", 1)
+    patch.setattr(full_join, "SMALL_LOAD_ROWS", 1)
+    patch.setattr(full_join, "MIN_GAIN", 1e-9)
 
 
-@contextmanager
-def _anew(_: random.Random) -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(loop, "MIN_DERIVED_LIMIT", 3)
-        patch.setattr(loop, "MAX_DERIVED_PER_ROW", 0)
-        yield
+@_patching
+def _anew(patch: pytest.MonkeyPatch, _: random.Random) -> None:
+    patch.setattr(loop, "MIN_DERIVED_LIMIT", 3)
+    patch.setattr(loop, "MAX_DERIVED_PER_ROW", 0)
 
 
-@contextmanager
-def _split(_: random.Random) -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(delta, "SPLIT_FROM", 1)
-        yield
+@_patching
+def _split(patch: pytest.MonkeyPatch, _: random.Random) -> None:
+    patch.setattr(delta, "SPLIT_FROM", 1)
 
 
 @contextmanager

@@ -1,4 +1,7 @@
-"""Share work: common prefixes of delta paths in a tick, and joins of small inputs for ever."""
+"""Share work between delta paths.
+
+Common prefixes are shared in a tick, and joins of small inputs are kept. Of automorphic atoms, one path counts for all.
+"""
 
 from __future__ import annotations
 
