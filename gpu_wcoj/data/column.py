@@ -216,14 +216,13 @@ class Column:
         return self.stored
 
     def gather(self, rows: npt.NDArray[np.intp] | Int64Array | BoolArray | slice) -> Column:
-        """Return the rows at these positions, under this mask, or in this slice."""
-        if isinstance(rows, slice) and not isinstance(self.stored, np.ndarray):
-            valid = None if self.stored_valid is None else self.stored_valid[rows]
-            return Column(self.type, self.stored[rows], valid, self.dictionary)
-        valid = None if self.valid is None else self.valid[rows]
-        if valid is not None and bool(valid.all()):
-            valid = None
-        return Column(self.type, self.codes[rows], valid, self.dictionary)
+        """Return the rows at these positions, under this mask, or in this slice; on the host if these are there."""
+        on_host = isinstance(rows, np.ndarray)
+        codes, valid = (self.codes, self.valid) if on_host else (self.stored, self.stored_valid)
+        if valid is not None:
+            valid = valid[rows]
+            valid = None if bool(valid.all()) else valid
+        return Column(self.type, codes[rows], valid, self.dictionary)
 
     def unshared(self) -> Column:
         """Return the column in memory that nothing else can write to; itself if that is so already."""
@@ -231,16 +230,19 @@ class Column:
             return self
         return Column(self.type, self.codes.copy(), self.valid, self.dictionary)
 
-    def stack(self, column: Column) -> Column:
-        """Return these rows followed by those of `column`, in host memory.
+    def stack(self, column: Column, xp: Any = np) -> Column:
+        """Return these rows followed by those of `column`, which has the same type and dictionary.
 
-        `column` has the same type and dictionary.
+        Parameters
+        ----------
+        xp
+            The module of the arrays; NumPy copies those of a device.
         """
+        parts = [(part.codes, part.valid) if xp is np else (part.stored, part.stored_valid) for part in (self, column)]
         valid = None
-        if self.valid is not None or column.valid is not None:
-            masks = [np.ones(len(part), bool) if part.valid is None else part.valid for part in (self, column)]
-            valid = np.concatenate(masks)
-        return Column(self.type, np.concatenate([self.codes, column.codes]), valid, self.dictionary)
+        if any(mask is not None for _, mask in parts):
+            valid = xp.concatenate([xp.ones(len(codes), bool) if mask is None else mask for codes, mask in parts])
+        return Column(self.type, xp.concatenate([codes for codes, _ in parts]), valid, self.dictionary)
 
     def as_type(self, to: DataType, binary: Dictionary | None = None) -> Column:
         """Return the same values in another type of the same family; never rounded or wrapped.

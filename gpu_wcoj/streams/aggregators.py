@@ -22,7 +22,7 @@ from gpu_wcoj.streams.trace import Groups, Trace, grouped
 from gpu_wcoj.trace.arrangement import ArrangementKey
 from gpu_wcoj.zset.arrays import BoolArray, positions
 from gpu_wcoj.zset.index import IndexedZSet
-from gpu_wcoj.zset.zset import ZSet, sort_keys
+from gpu_wcoj.zset.zset import ZSet, select_columns, sort_keys, take, unit
 
 ColumnName = str | int
 """A column by name or position."""
@@ -84,7 +84,7 @@ class TotalsAggregator(Aggregator):
     def of(self, groups: Groups) -> ZSet:
         """See `Aggregator.of`."""
         if self.counts_once:
-            groups = replace(groups, rows=groups.place.unit(groups.rows))
+            groups = replace(groups, rows=unit(groups.rows))
         totals, results = self._follow(groups, [], ())
         return self._answers(groups, totals.words_after, results)
 
@@ -131,7 +131,7 @@ class TotalsAggregator(Aggregator):
         _, levels = before.layout.probe(heads, place, nulls=True)
         totals, results = self._follow(groups, levels, before.spine.batches)
         group, word, amount = totals.additions
-        columns = [*(place.taken_column(head, group) for head in heads), Column.of_integers(word)]
+        columns = [*(head.gather(group) for head in heads), Column.of_integers(word)]
         was, now = (
             self._answers(groups, totals.words, totals.before()),
             self._answers(groups, totals.words_after, results),
@@ -177,10 +177,9 @@ class TotalsAggregator(Aggregator):
         """Return a row for each group that has rows: its key columns, then its result."""
         place, result = groups.place, self._column(self.value_type(groups.rows), groups.place, *results)
         (chosen,) = positions(place.backend, (words[COUNT] > 0) | (words[UNCOUNTED] > 0))
-        columns = [place.taken_column(column, chosen) for column in (*groups.heads(), result)]
+        columns = [column.gather(chosen) for column in (*groups.heads(), result)]
         names = [*(groups.rows.names[key] for key in groups.keys), self.name]
-        has_nulls = any(column.stored_valid is not None for column in columns[:-1])  # groups have nulls last
-        return (place.made if has_nulls else place.trusted)(names, columns, place.xp.ones(len(chosen), np.int64))
+        return place.trusted(names, columns, place.xp.ones(len(chosen), np.int64))
 
     def _column(self, kind: DataType | None, place: Place, counts: Int64Array, results: Int64Array) -> Column:
         """Return the results as a column; null for sums and means of groups without values."""
@@ -394,7 +393,7 @@ class _Extreme(Aggregator):
         """See `Aggregator.of`."""
         position = place_of(groups.rows.names, self.column)
         order = in_order(groups, [(position, self.descending)], total=False)
-        column = groups.place.taken_column(groups.rows.columns[position], order[groups.starts])
+        column = groups.rows.columns[position].gather(order[groups.starts])
         return per_group(groups, [self.name], [column])
 
     def first(self, rows: ZSet) -> tuple[int, tuple[tuple[int, bool], ...]] | None:
@@ -432,14 +431,14 @@ class CountDistinct(TotalsAggregator):
     def of(self, groups: Groups) -> ZSet:
         """See `Aggregator.of`."""
         place = groups.place
-        pairs = place.unit(self.pairs(place, groups.rows, groups.keys))
+        pairs = unit(self.pairs(groups.rows, groups.keys))
         return super().of(grouped(place, pairs, range(len(groups.keys))))
 
-    def pairs(self, place: Place, rows: ZSet, keys: Sequence[int]) -> ZSet:
+    def pairs(self, rows: ZSet, keys: Sequence[int]) -> ZSet:
         """Return the groups with their values: the key columns, then the counted columns."""
         counted = places_of(rows.names, self.columns)
         names = [*(rows.names[key] for key in keys), *(f"#{position}" for position in range(len(counted)))]
-        return place.selected(rows, [*keys, *counted], names)
+        return select_columns(rows, [*keys, *counted], names)
 
     def _counted(self, groups: Groups) -> list[Column]:
         return list(groups.rows.columns[len(groups.keys) :])
@@ -481,7 +480,7 @@ class TopK(Aggregator):
         (rows_kept,) = positions(
             place.backend, place.xp.arange(len(order)) - groups.starts[groups.group_of_rows] < self.k
         )
-        columns = [place.taken_column(column, order[rows_kept]) for column in rows.columns]
+        columns = [column.gather(order[rows_kept]) for column in rows.columns]
         return place.made(rows.names, columns, place.xp.ones(len(rows_kept), np.int64))
 
     def first(self, rows: ZSet) -> tuple[int, tuple[tuple[int, bool], ...]] | None:
@@ -544,4 +543,4 @@ class ApplyRows(Aggregator):
 
 def _sort_groups(groups: Groups) -> Groups:
     """Return the groups with rows sorted by their values."""
-    return Groups(groups.place, groups.place.taken(groups.rows, in_order(groups, [])), groups.keys, groups.starts)
+    return Groups(groups.place, take(groups.rows, in_order(groups, [])), groups.keys, groups.starts)

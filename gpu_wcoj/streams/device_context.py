@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
 import numpy as np
 
-from gpu_wcoj.backend import Backend, cpu_backend
-from gpu_wcoj.data.column import Column, Dictionary, on_host, without_zero_signs
+from gpu_wcoj.backend import Backend
+from gpu_wcoj.data.column import Column, Dictionary, without_zero_signs
 from gpu_wcoj.data.schema import DataType
-from gpu_wcoj.errors import ColumnError, SchemaError, TypeMismatchError, WeightOverflowError
+from gpu_wcoj.data.wide import codes_of
+from gpu_wcoj.errors import ColumnError, SchemaError, TypeMismatchError
 from gpu_wcoj.join.prefixes import multiply_exactly
 from gpu_wcoj.kernels.protocol import Int64Array
-from gpu_wcoj.zset import zset as algebra
-from gpu_wcoj.zset import zset as device
-from gpu_wcoj.zset.arrays import BoolArray, numbers, positions
-from gpu_wcoj.zset.zset import ZSet, check_arity
-
-_LOWEST = -(2**63)
-"""The smallest value of int64."""
+from gpu_wcoj.zset.arrays import BoolArray
+from gpu_wcoj.zset.zset import ZSet, consolidated, minus, moved, plus, to_host
 
 NOTHING = ZSet.empty()
 """The zero of all streams: no rows and unknown columns. It can be added to every Z-set."""
@@ -47,7 +44,7 @@ class Place:
 
     def made(self, names: Sequence[str], columns: Sequence[Column], weights: Any) -> ZSet:
         """Return a consolidated Z-set of arbitrary rows."""
-        return ZSet.from_columns(names, columns, weights, backend=None if self.backend.device is None else self.backend)
+        return ZSet.from_columns(names, columns, weights, backend=self.backend)
 
     def trusted(self, names: Sequence[str], columns: Sequence[Column], weights: Any) -> ZSet:
         """Return a Z-set of rows that are already sorted and distinct."""
@@ -65,13 +62,14 @@ class Place:
             zset = ZSet.from_columns(zset.names, unsigned, zset.stored_weights, backend=zset.backend)
         dictionaries = (None, self.string, self.binary)
         if any(column.dictionary not in dictionaries for column in zset.columns):
-            return self.made(zset.names, self._moved(zset.encoded_for(self.string, self.binary)), zset.stored_weights)
+            return self.made(zset.names, self.moved(zset.encoded_for(self.string, self.binary)), zset.stored_weights)
         if self.backend.device is None or zset.backend is self.backend:
             return zset.with_weight_name("weight")
-        return self.trusted(zset.names, self._moved(zset.columns), self.backend.asarray(zset.stored_weights))
+        return self.trusted(zset.names, self.moved(zset.columns), self.backend.asarray(zset.stored_weights))
 
-    def _moved(self, columns: Sequence[Column]) -> Sequence[Column]:
-        return columns if self.backend.device is None else [device.moved(column, self.backend) for column in columns]
+    def moved(self, columns: Sequence[Column]) -> Sequence[Column]:
+        """Return the columns in the memory of the backend."""
+        return columns if self.backend.device is None else [moved(column, self.backend) for column in columns]
 
     # Columns
 
@@ -88,33 +86,50 @@ class Place:
         """Return the dictionary of a type's codes; None if codes are the values."""
         return {"string": self.string, "binary": self.binary}.get(kind.dictionary)
 
-    def taken_column(self, column: Column, rows: Any) -> Column:
-        """Return the column's rows at these positions, or in this slice."""
-        valid = None if column.stored_valid is None else column.stored_valid[rows]
-        if valid is not None and bool(valid.all()):
-            valid = None
-        return Column(column.type, column.stored[rows], valid, column.dictionary)
-
     def converted(self, column: Column, kind: DataType) -> Column:
         """Return the same values in a type that contains them all."""
         if column.type == kind:
             return column
         if column.type.factor_to(kind) == 1 and column.type.family == kind.family:
             return Column(kind, column.stored, column.stored_valid, column.dictionary)
-        return self._moved([device.to_host(column).as_type(kind)])[0]
+        return self.moved([to_host(column).as_type(kind, self.binary)])[0]
 
-    def stacked(self, parts: Sequence[Column], what: str = "the column") -> Column:
-        """Concatenate columns in the type that contains all their values."""
-        if len(parts) == 1:
-            return parts[0]
-        kind = common_type([part.type for part in parts], what)
-        parts = [self.converted(part, kind) for part in parts]
-        xp = self.xp
-        valid = None
-        if any(part.stored_valid is not None for part in parts):
-            masks = [xp.ones(len(p), np.bool_) if p.stored_valid is None else p.stored_valid for p in parts]
-            valid = xp.concatenate(masks)
-        return Column(kind, xp.concatenate([part.stored for part in parts]), valid, parts[0].dictionary)
+    def fitted(self, zset: ZSet, kinds: Sequence[DataType]) -> ZSet:
+        """Return the rows in columns of these types, which contain all their values."""
+        pairs = list(zip(zset.columns, kinds, strict=True))
+        if all(column.type == kind for column, kind in pairs):
+            return zset
+        make = self.trusted if all(column.type.family == kind.family for column, kind in pairs) else self.made
+        return make(zset.names, [self.converted(column, kind) for column, kind in pairs], zset.stored_weights)
+
+    def codes_in(self, column: Column, kind: DataType, what: str) -> tuple[Int64Array, BoolArray | None]:
+        """Return the codes of values in another type, and a mask of those that it has; None for all."""
+        common, codes = common_type([kind, column.type], what), column.stored
+        if kind.family == "wide":
+            return self.converted(column, common).stored, None
+        if column.type.family == "wide":
+            return self._narrow_codes(column, kind)
+        up, down = column.type.factor_to(kind), kind.factor_to(column.type)
+        if up > 1:
+            limit = (2**63 - 1) // up
+            fits = (codes <= limit) & (codes >= -limit)
+            return self.xp.where(fits, codes, 0) * up, fits
+        return (codes // down, codes % down == 0) if down > 1 else (codes, None)
+
+    def _narrow_codes(self, column: Column, kind: DataType) -> tuple[Int64Array, BoolArray]:
+        assert column.dictionary is not None
+        codes, fits = np.zeros(len(column), np.int64), np.zeros(len(column), np.bool_)
+        (rows,) = np.nonzero(np.ones(len(column), np.bool_) if column.valid is None else column.valid)
+        for row, entry in zip(rows.tolist(), column.dictionary.values_of(column.codes[rows]), strict=True):
+            with suppress(TypeMismatchError):
+                (codes[row],) = codes_of([entry], kind)
+                fits[row] = True
+        return self.backend.asarray(codes), self.backend.asarray(fits)
+
+    def stacked(self, left: Column, right: Column) -> Column:
+        """Return the rows of both columns in the type that contains all their values."""
+        kind = common_type([left.type, right.type], "the column")
+        return self.converted(left, kind).stack(self.converted(right, kind), self.xp)
 
     def concatenated(self, parts: Sequence[Int64Array]) -> Int64Array:
         """Concatenate arrays; a single array is returned itself."""
@@ -129,92 +144,13 @@ class Place:
 
     # Z-sets
 
-    def taken(self, zset: ZSet, rows: Any) -> ZSet:
-        """Return the rows at these ascending positions, or in this slice."""
-        columns = [self.taken_column(column, rows) for column in zset.columns]
-        return self.trusted(zset.names, columns, zset.stored_weights[rows])
-
-    def select_rows(self, zset: ZSet, mask: BoolArray) -> ZSet:
-        """Return the rows that the mask selects."""
-        if not len(zset):
-            return zset
-        rows = positions(self.backend, mask)[0] if zset.columns else np.flatnonzero(mask)
-        return zset if len(rows) == len(zset) else self.taken(zset, rows)
-
-    def selected(self, zset: ZSet, columns: Sequence[int], names: Sequence[str] | None = None) -> ZSet:
-        """Return these columns, consolidated."""
-        chosen_names = [zset.names[column] for column in columns] if names is None else list(names)
-        if tuple(columns) == tuple(range(len(zset.columns))):
-            return self.trusted(chosen_names, zset.columns, zset.stored_weights)
-        weights = zset.weights if not columns else zset.stored_weights
-        return self.made(chosen_names, [zset.columns[column] for column in columns], weights)
-
-    def turned(self, left: ZSet, right: ZSet) -> ZSet:
-        """Return `right` with columns in the order of `left` if both have the same names."""
-        if not algebra.is_turned(left.names, right.names):
-            return right
-        return self.selected(right, [right.names.index(name) for name in left.names])
-
     def plus(self, left: ZSet, right: ZSet) -> ZSet:
         """``left + right``, with the names of `left`; exact, or `WeightOverflowError`."""
-        if is_nothing(left) or is_nothing(right):
-            return right if is_nothing(left) else left
-        check_arity(left.names, right.names)
-        if not len(left) or not len(right):
-            wide = right if not len(left) else left
-            if all(a.type == b.type for a, b in zip(left.columns, right.columns, strict=True)):
-                return self.trusted(left.names, wide.columns, wide.stored_weights)
-        if not left.columns:
-            return algebra.plus(left, right)
-        columns = [
-            self.stacked([left_column, right_column], f"column '{name}'")
-            for name, left_column, right_column in zip(left.names, left.columns, right.columns, strict=True)
-        ]
-        return self.made(left.names, columns, self.xp.concatenate([left.stored_weights, right.stored_weights]))
-
-    def negated(self, zset: ZSet) -> ZSet:
-        """``-zset``; raises for a weight of -2^63."""
-        if not zset.columns or self._has_lowest(zset):
-            return algebra.negate(zset)
-        return self.trusted(zset.names, zset.columns, -zset.stored_weights)
+        return plus(left, right, self.binary)
 
     def minus(self, left: ZSet, right: ZSet) -> ZSet:
         """``left - right``, with the names of `left`."""
-        if not right.columns or self._has_lowest(right):
-            return left if is_nothing(right) else self.adopted(algebra.minus(left, right))
-        return self.plus(left, self.negated(right))
-
-    def _has_lowest(self, zset: ZSet) -> bool:
-        weights = zset.stored_weights
-        return bool(len(weights)) and bool((weights == _LOWEST).any())
-
-    def unit(self, zset: ZSet) -> ZSet:
-        """Return the same rows, each with weight 1."""
-        weights = self.xp.ones(len(zset), np.int64) if zset.columns else np.ones(len(zset), np.int64)
-        return self.trusted(zset.names, zset.columns, weights)
-
-    def equal(self, left: Any, right: Any) -> bool:
-        """Return whether two values are known to be equal: Z-sets by content, others by identity."""
-        if left is right or not isinstance(left, ZSet) or not isinstance(right, ZSet):
-            return left is right
-        if len(left) != len(right):
-            return False
-        if not len(left):
-            return True
-        if self.backend.device is not None and left.columns and len(left.columns) == len(right.columns):
-            if any(a.type != b.type for a, b in zip(left.columns, right.columns, strict=True)):
-                return algebra.equal(left, right)
-            pairs = [(left.stored_weights, right.stored_weights)]
-            for left_column, right_column in zip(left.columns, right.columns, strict=True):
-                if (left_column.stored_valid is None) != (right_column.stored_valid is None):
-                    return False
-                pairs.append((left_column.stored, right_column.stored))
-                if left_column.stored_valid is not None:
-                    pairs.append((left_column.stored_valid, right_column.stored_valid))
-            return not any(
-                numbers(self.backend, *((left_array != right_array).sum() for left_array, right_array in pairs))
-            )
-        return algebra.equal(left, right)
+        return minus(left, right, self.binary)
 
     def exact(self, names: Sequence[str], columns: Sequence[Column], left: Int64Array, right: Int64Array) -> ZSet:
         """Return rows whose weights are products: exact, or `WeightOverflowError`.
@@ -222,31 +158,10 @@ class Place:
         Slow only if a product may overflow.
         """
         weights = multiply_exactly(left, right, self.backend, None)
-        if weights.dtype != object:
-            return self.made(names, columns, weights)
-        levels = [on_host(level) for column in columns for level in _levels(column)]
-        sums = np.array([weights.sum()], object)
-        if levels:
-            levels, sums = cpu_backend().kernels.consolidate(levels, weights)
-        parts = iter(map(self.backend.asarray, levels))
-        made = []
-        for column in columns:
-            valid = None if column.stored_valid is None else next(parts) != 0
-            valid = None if valid is None or bool(valid.all()) else valid
-            made.append(Column(column.type, next(parts), valid, column.dictionary))
-        rows = self.trusted(names, made, self.backend.asarray(np.ones(len(sums), np.int64)))
-        for row, weight in enumerate(sums.tolist()):
-            if not -(1 << 63) <= weight < 1 << 63:
-                raise WeightOverflowError("<stream>", rows.rows()[row][0] if columns else (), weight)
-        summed = sums.astype(np.int64)
-        return self.trusted(names, made, self.backend.asarray(summed)) if columns else self.made((), (), summed)
-
-
-def _levels(column: Column) -> list[Int64Array]:
-    """Return the sort keys of a column of a Z-set: nulls first, then codes."""
-    if column.stored_valid is None:
-        return [column.stored]
-    return [column.stored_valid.astype(np.int64), column.stored]
+        if not columns:
+            weights = self.backend.to_host(weights)
+        backend = None if self.backend.device is None else self.backend
+        return consolidated(tuple(names), columns, weights, "weight", backend if columns else None)
 
 
 def common_type(kinds: Sequence[DataType], what: str) -> DataType:

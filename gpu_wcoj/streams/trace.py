@@ -17,7 +17,7 @@ from gpu_wcoj.streams.device_context import NOTHING, Place, common_type, is_noth
 from gpu_wcoj.trace.spine import Spine
 from gpu_wcoj.zset.arrays import BoolArray, positions, stacked
 from gpu_wcoj.zset.index import IndexedZSet
-from gpu_wcoj.zset.zset import ZSet, check_arity
+from gpu_wcoj.zset.zset import ZSet, check_arity, code_keys, select_columns, take
 
 # Storage layout of traces: the order of columns and the levels of the tries.
 
@@ -111,10 +111,10 @@ class Layout:
         return (not self.keys) + sum(1 + self.nullable[column] for column in self.order[:columns])
 
     def levels(self, zset: ZSet, place: Place) -> list[Int64Array]:
-        """Return the rows of a Z-set as levels."""
+        """Return the rows of a Z-set in the types of the layout as levels."""
         levels: list[Int64Array] = [] if self.keys else [place.xp.zeros(len(zset), np.int64)]
         for position in self.order:
-            column = place.converted(zset.columns[position], self.types[position])
+            column = zset.columns[position]
             if self.nullable[position]:
                 levels.append(is_null(column, place))
             levels.append(~column.stored if position in self.descending else column.stored)
@@ -137,17 +137,9 @@ class Layout:
         levels: list[Int64Array] = [] if self.keys else [xp.zeros(count, np.int64)]
         masks: list[BoolArray] = []
         for position, column in zip(self.order, columns, strict=False):
-            kind, codes = self.types[position], column.stored
-            common_type([kind, column.type], f"column '{self.names[position]}'")
-            up, down = column.type.factor_to(kind), kind.factor_to(column.type)
-            if up > 1:
-                limit = (2**63 - 1) // up
-                fits = (codes <= limit) & (codes >= -limit)
+            codes, fits = place.codes_in(column, self.types[position], f"column '{self.names[position]}'")
+            if fits is not None:
                 masks.append(fits)
-                codes = xp.where(fits, codes, 0) * up
-            elif down > 1:
-                masks.append(codes % down == 0)
-                codes = codes // down
             if column.stored_valid is not None and not (nulls and self.nullable[position]):
                 masks.append(column.stored_valid)
             if self.nullable[position]:
@@ -275,7 +267,7 @@ class Trace:
 
     def _batch(self, zset: ZSet) -> IndexedZSet:
         assert self.layout is not None
-        backend = self.place.backend
+        backend, zset = self.place.backend, self.place.fitted(zset, self.layout.types)
         levels = [backend.xp.ascontiguousarray(level) for level in self.layout.levels(zset, self.place)]
         weights = backend.asarray(zset.stored_weights)
         if not self.layout.keeps_order and len(weights) > 1:
@@ -425,14 +417,14 @@ class TimedTrace:
         xp, columns = self.place.xp, list(zip(parts[0].columns, parts[1].columns, strict=True))
         return TraceLookup(
             xp.concatenate([part.owner for part in parts]),
-            [self.place.stacked(pair) for pair in columns],
+            [self.place.stacked(*pair) for pair in columns],
             xp.concatenate([part.weights for part in parts]),
         )
 
     def consolidated(self) -> ZSet:
         """Return all rows with their weights, without times. O(n)."""
         rows = self.place.plus(self.earlier.consolidated(), self.present.consolidated())
-        return rows if is_nothing(rows) else self.place.selected(rows, range(len(rows.columns) - 1))
+        return rows if is_nothing(rows) else select_columns(rows, range(len(rows.columns) - 1))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -451,7 +443,7 @@ def upto(place: Place, entries: TraceLookup, names: Sequence[str], iteration: In
     """Return the sum of the entries up to this iteration, as rows without the iteration."""
     times = entries.columns[-1].stored
     chosen = place.xp.flatnonzero(times <= iteration)
-    columns = [place.taken_column(column, chosen) for column in entries.columns[:-1]]
+    columns = [column.gather(chosen) for column in entries.columns[:-1]]
     weights = entries.weights[chosen]
     return place.made(names, columns, weights if columns else place.backend.to_host(weights))
 
@@ -495,30 +487,23 @@ class Groups:
 
     def heads(self) -> list[Column]:
         """Return the key columns with one row per group."""
-        return [self.place.taken_column(self.rows.columns[key], self.starts) for key in self.keys]
-
-
-def levels_of(place: Place, columns: Sequence[Column]) -> list[Int64Array]:
-    """Return the grouping levels of columns: null flags of nullable columns, and codes."""
-    levels: list[Int64Array] = []
-    for column in columns:
-        if column.stored_valid is not None:
-            levels.append(is_null(column, place))
-        levels.append(place.xp.ascontiguousarray(column.stored))
-    return levels
+        return [self.rows.columns[key].gather(self.starts) for key in self.keys]
 
 
 def grouped(place: Place, zset: ZSet, keys: Sequence[int]) -> Groups:
-    """Group a Z-set with columns. O(n) if the key columns come first, else O(n log n)."""
+    """Group a Z-set with columns; groups are in the order of Z-sets.
+
+    O(n) if the key columns come first, else O(n log n).
+    """
     kernels, xp = place.backend.kernels, place.xp
     if not len(zset):
         return Groups(place, zset, tuple(keys), xp.zeros(0, np.int64))
     if not keys:
         return Groups(place, zset, (), xp.zeros(1, np.int64))
-    levels = levels_of(place, [zset.columns[key] for key in keys])
+    levels = code_keys([zset.columns[key] for key in keys], xp)
     if tuple(keys) != tuple(range(len(keys))):
         order = kernels.lexsort(levels)
-        zset = place.taken(zset, order)
+        zset = take(zset, order)
         levels = [level[order] for level in levels]
     return Groups(place, zset, tuple(keys), kernels.run_starts(levels))
 
@@ -536,6 +521,6 @@ def refuse_negative(place: Place, zset: ZSet, weights: Int64Array, doing: str) -
     """Raise if one of these weights of the rows is negative."""
     (below,) = positions(place.backend, weights < 0)
     if len(below):
-        row = place.taken(zset, below[:1]).rows()[0][0]
+        row = take(zset, below[:1]).rows()[0][0]
         weight = int(place.backend.to_host(weights[below[:1]])[0])
         raise NegativeWeightError(doing, row, weight, hint=", or put distinct before it")

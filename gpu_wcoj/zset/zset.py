@@ -28,6 +28,7 @@ from gpu_wcoj.errors import (
     WeightOverflowError,
     entry_point,
 )
+from gpu_wcoj.zset.arrays import numbers, positions
 
 if TYPE_CHECKING:
     import pandas as pd  # type: ignore[import-untyped]  # pandas ships no types
@@ -473,70 +474,94 @@ def _line(columns: list[TextColumn], widths: list[int], cells: list[str]) -> str
 
 
 Columns = tuple[Column, ...]
-_LOWEST, _HIGHEST = -(2**63), 2**63 - 1
+_LOWEST, _HIGHEST, _LOW_HALF = -(2**63), 2**63 - 1, 2**32 - 1
 
 
-def consolidate(columns: Sequence[Column], weights: Int64Array) -> tuple[Columns, Int64Array]:
+def consolidate(columns: Sequence[Column], weights: Any, backend: Backend | None = None) -> tuple[Columns, Any]:
     """Sort rows by code, nulls first, add the weights of equal rows, and drop rows of weight 0.
+
+    If sums could leave int64, which is rare, they are checked on the host.
+
+    Parameters
+    ----------
+    weights
+        int64, or Python integers in a NumPy array of objects.
+    backend
+        The backend of the device on which to work; None for the host.
 
     Raises
     ------
     WeightOverflowError
         If and only if the exact weight of a row leaves int64.
     """
-    count = len(weights)
-    if count <= 1 or not columns:
+    place = select_backend("cpu") if backend is None else backend
+    columns = [to_host(column) if backend is None else moved(column, backend) for column in columns]
+    weights = weights if weights.dtype == object else place.asarray(weights)
+    is_single = len(weights) <= 1 and weights.dtype != object
+    if not is_single and _largest(weights, place) * len(weights) > _HIGHEST:
+        weights = place.asarray(_without_overflow([to_host(column) for column in columns], on_host(weights)))
+    if backend is None and (len(weights) <= 1 or not columns):
         return _consolidate_few(columns, weights)
-    keys = _keys(columns)
-    if _largest(weights) * count > _HIGHEST:
-        _refuse_overflow(columns, keys, weights)
-    key_columns, sums = select_backend("cpu").kernels.consolidate(keys, weights)
-    parts = iter(key_columns)
-    merged = []
+    sorted_keys, sums = place.kernels.consolidate(code_keys(columns, place.xp), weights)
+    return columns_of_keys(columns, sorted_keys, place), sums
+
+
+def code_keys(columns: Sequence[Column], xp: Any = np) -> list[Int64Array]:
+    """Return the arrays that sort rows by code, nulls first, and tell different rows apart."""
+    keys: list[Int64Array] = []
     for column in columns:
-        valid = None if column.valid is None else next(parts).astype(bool)
-        codes = next(parts)
-        merged.append(Column(column.type, codes, None if valid is None or valid.all() else valid, column.dictionary))
-    return tuple(merged), sums
+        if column.stored_valid is not None:
+            keys.append(column.stored_valid.astype(np.int64))
+        keys.append(xp.ascontiguousarray(column.stored))
+    return keys
+
+
+def columns_of_keys(like: Sequence[Column], keys: Iterable[Int64Array], backend: Backend) -> Columns:
+    """Return the columns of rows given as `code_keys`; waits once for a device if there are nulls."""
+    parts = iter(keys)
+    pairs = [(None if column.stored_valid is None else next(parts) != 0, next(parts)) for column in like]
+    n_values = iter(numbers(backend, *(valid.sum() for valid, _ in pairs if valid is not None)))
+    return tuple(
+        Column(column.type, codes, None if valid is None or next(n_values) == len(valid) else valid, column.dictionary)
+        for column, (valid, codes) in zip(like, pairs, strict=True)
+    )
 
 
 def _consolidate_few(columns: Sequence[Column], weights: Int64Array) -> tuple[Columns, Int64Array]:
     """Consolidate at most one row, or rows without columns, which are all equal."""
     total = sum(weights.tolist())
     if not columns:
-        if not _LOWEST <= total <= _HIGHEST:
-            raise WeightOverflowError(None, (), total)
         return (), np.array([total] if total else [], np.int64)
     if total or not len(weights):
         return tuple(column.unshared() for column in columns), weights
     return tuple(column.gather(slice(0)) for column in columns), weights[:0]
 
 
-def _keys(columns: Sequence[Column]) -> list[Int64Array]:
-    keys = []
-    for column in columns:
-        if column.valid is not None:
-            keys.append(column.valid.astype(np.int64))
-        keys.append(np.ascontiguousarray(column.codes))
-    return keys
+def _largest(weights: Any, backend: Backend | None) -> int:
+    """Return the largest magnitude of a weight, 0 without any."""
+    if not len(weights):
+        return 0
+    ends = weights.min(), weights.max()
+    low, high = numbers(backend, *ends) if backend is not None and weights.dtype != object else map(int, ends)
+    return max(high, -low)
 
 
-def _largest(weights: Int64Array) -> int:
-    return max(int(weights.max()), -int(weights.min())) if len(weights) else 0
+def _without_overflow(columns: Sequence[Column], weights: Int64Array) -> Int64Array:
+    """Return the weights modulo 2^64; raise if the exact sum of a row leaves int64.
 
-
-def _refuse_overflow(columns: Sequence[Column], keys: Sequence[Int64Array], weights: Int64Array) -> None:
-    """Raise if the exact sum of a row leaves int64; halves of weights are added separately."""
-    kernels = select_backend("cpu").kernels
-    order = kernels.lexsort(keys)
-    starts = kernels.run_starts([key[order] for key in keys])
-    lows = np.add.reduceat(weights[order] & 0xFFFFFFFF, starts)
+    Halves of weights are added separately.
+    """
+    kernels, keys = select_backend("cpu").kernels, code_keys(columns)
+    order = kernels.lexsort(keys) if keys else np.arange(len(weights))
+    starts = kernels.run_starts([key[order] for key in keys]) if keys else np.zeros(1, np.int64)
+    lows = np.add.reduceat(weights[order] & _LOW_HALF, starts)
     highs = np.add.reduceat(weights[order] >> 32, starts) + (lows >> 32)
     beyond = np.flatnonzero((highs < -(2**31)) | (highs >= 2**31))
     if len(beyond):
         first = int(beyond[0])
-        exact = (int(highs[first]) << 32) + (int(lows[first]) & 0xFFFFFFFF)
+        exact = (int(highs[first]) << 32) + (int(lows[first]) & _LOW_HALF)
         raise WeightOverflowError(None, _row(columns, int(order[starts[first]])), exact)
+    return weights if weights.dtype != object else (weights & (1 << 64) - 1).astype(np.uint64).view(np.int64)
 
 
 def _row(columns: Sequence[Column], row_index: int) -> tuple[Any, ...]:
@@ -629,40 +654,71 @@ def weight_of(zset: ZSet, row: tuple[Any, ...]) -> int:
     for column, value in zip(zset.columns, row, strict=True):
         if column.type.family == "integer" and type(value) is int and _LOWEST <= value <= _HIGHEST:
             mask &= column.codes == value
-    equal_rows = [(present_row, weight) for present_row, weight in _taken(zset, mask).rows() if present_row == row]
+    equal_rows = [(present_row, weight) for present_row, weight in take(zset, mask).rows() if present_row == row]
     same = (weight for present_row, weight in equal_rows if repr(present_row) == repr(row))  # Python's 0.0 equals -0.0
     return next(same, equal_rows[0][1] if equal_rows else 0)
 
 
-def plus(left: ZSet, right: ZSet) -> ZSet:
-    """``(left + right)(row) = left(row) + right(row)``, with the names of `left`."""
-    return _combined(left, right, [left.weights, right.weights])
+def plus(left: ZSet, right: ZSet, binary: Dictionary | None = None) -> ZSet:
+    """``(left + right)(row) = left(row) + right(row)``, with the names of `left`.
+
+    Numbers that become wide are entries of `binary`, or of a new dictionary.
+    """
+    for one, other in ((right, left), (left, right)):
+        if not one.columns and not len(one):
+            return ZSet(other.names, other.columns, other.stored_weights, left.weight_name, other.backend)
+    check_arity(left.names, right.names)
+    if is_turned(left.names, right.names):
+        right = select_columns(right, [right.names.index(name) for name in left.names])
+    if not len(left) or not len(right):
+        full = left if len(left) else right
+        if all(a.type == b.type for a, b in zip(left.columns, right.columns, strict=True)):
+            return ZSet(left.names, full.columns, full.stored_weights, left.weight_name, full.backend)
+    return _added(left, right, binary)
 
 
-def minus(left: ZSet, right: ZSet) -> ZSet:
-    """``(left - right)(row) = left(row) - right(row)``, with the names of `left`."""
-    weights = right.weights
-    lowest = weights == _LOWEST
-    if bool(lowest.any()):  # 2^63 does not fit int64, but a sum with it may: add it in two rows
-        twice = tuple(column.stack(column.gather(lowest)) for column in right.columns)
-        weights = np.concatenate([np.where(lowest, _LOWEST + 1, weights), np.full(int(lowest.sum()), -1)])
-        right = type(right)(right.names, twice, weights, right.weight_name)
-    return _combined(left, right, [left.weights, -weights])
+def minus(left: ZSet, right: ZSet, binary: Dictionary | None = None) -> ZSet:
+    """``(left - right)(row) = left(row) - right(row)``, with the names of `left`; `binary` as in `plus`."""
+    weights, xp = right.stored_weights, np if right.backend is None else right.backend.xp
+    if not _has_lowest(right):
+        return plus(left, ZSet(right.names, right.columns, -weights, right.weight_name, right.backend), binary)
+    # 2^63 does not fit int64, but a sum with it may: add it in two rows
+    lowest = xp.flatnonzero(weights == _LOWEST)
+    twice = tuple(column.stack(column.gather(lowest), xp) for column in right.columns)
+    weights = xp.concatenate([-xp.where(weights == _LOWEST, _LOWEST + 1, weights), xp.ones(len(lowest), np.int64)])
+    if not left.columns and not len(left):
+        left = take(ZSet(right.names, right.columns, right.stored_weights, left.weight_name, right.backend), slice(0))
+    check_arity(left.names, right.names)
+    if is_turned(left.names, right.names):
+        twice = tuple(twice[right.names.index(name)] for name in left.names)
+    return _added(left, ZSet(left.names, twice, weights, right.weight_name, right.backend), binary)
 
 
-def _combined(left: ZSet, right: ZSet, weights: Sequence[Int64Array]) -> ZSet:
-    if not right.columns and not len(right):
-        return left
-    columns: Sequence[Column] = right.columns
-    names = right.names
-    if left.columns or len(left):
-        check_arity(left.names, right.names)
-        if is_turned(left.names, right.names):
-            turned = tuple(right.columns[right.names.index(name)] for name in left.names)
-            right = type(right)(left.names, turned, right.weights, right.weight_name)
-        aligned = _aligned(left, right)
-        names, columns = left.names, [left_column.stack(right_column) for left_column, right_column in aligned]
-    return type(left)(names, *consolidate(columns, np.concatenate(weights)), left.weight_name)
+def _has_lowest(zset: ZSet) -> bool:
+    return bool(len(zset)) and bool((zset.stored_weights == _LOWEST).any())
+
+
+def _added(left: ZSet, right: ZSet, binary: Dictionary | None) -> ZSet:
+    """Return the sum of two Z-sets with the same columns in the same order; rows of `right` may repeat."""
+    left, right, backend = _in_one_memory(left, right)
+    xp = np if backend is None else backend.xp
+    columns = [a.stack(b, xp) for a, b in _aligned(left, right, backend, binary)]
+    weights = xp.concatenate([left.stored_weights, right.stored_weights])
+    return consolidated(left.names, columns, weights, left.weight_name, backend)
+
+
+def _in_one_memory(left: ZSet, right: ZSet) -> tuple[ZSet, ZSet, Backend | None]:
+    """Return both Z-sets on the device that holds them, with its backend, or else on the host."""
+    if left.backend is right.backend:
+        return left, right, left.backend
+    return left.to_host(), right.to_host(), None
+
+
+def consolidated(
+    names: tuple[str, ...], columns: Sequence[Column], weights: Any, weight_name: str | None, backend: Backend | None
+) -> ZSet:
+    """Return the Z-set of any rows, in the memory of the backend if they have columns."""
+    return ZSet(names, *consolidate(columns, weights, backend), weight_name, backend if columns else None)
 
 
 def check_arity(left: Sequence[str], right: Sequence[str]) -> None:
@@ -687,19 +743,23 @@ def is_turned(left: Sequence[str], right: Sequence[str]) -> bool:
     return list(left) != list(right) and sorted(left) == sorted(right)
 
 
-def _aligned(left: ZSet, right: ZSet) -> list[tuple[Column, Column]]:
-    """Return the columns of both sides in pairs of one type and one dictionary."""
+def _aligned(
+    left: ZSet, right: ZSet, backend: Backend | None, binary: Dictionary | None = None
+) -> list[tuple[Column, Column]]:
+    """Return the columns of both sides in pairs of one type and one dictionary, in the memory of the backend."""
     pairs = []
     for name, left_column, right_column in zip(left.names, left.columns, right.columns, strict=True):
         try:
             kind = left_column.type.common(right_column.type)
         except TypeMismatchError as error:
             raise TypeMismatchError(f"column '{name}': {error}") from None
-        left_column, right_column = left_column.as_type(kind), right_column.as_type(kind)
+        left_column, right_column = left_column.as_type(kind, binary), right_column.as_type(kind, binary)
         if left_column.dictionary is not right_column.dictionary and left_column.dictionary is not None:
             # Use a new dictionary: those of the operands may be a program's, which only the program extends.
             fresh = left_column.dictionary.fresh()
             left_column, right_column = left_column.recode(fresh), right_column.recode(fresh)
+        if backend is not None:
+            left_column, right_column = moved(left_column, backend), moved(right_column, backend)
         pairs.append((left_column, right_column))
     return pairs
 
@@ -711,21 +771,22 @@ def equal(left: ZSet, right: ZSet) -> bool:
     kinds = [[column.type.family for column in side.columns] for side in (left, right)]
     if kinds[0] != kinds[1]:
         return False
+    left, right, backend = _in_one_memory(left, right)
     try:
-        pairs = _aligned(left, right)
+        pairs = _aligned(left, right, backend)
     except TypeMismatchError:  # decimals whose common type would have more than 18 digits
         return left.to_dict() == right.to_dict()
     sides: list[tuple[Sequence[Column], Int64Array]] = []
     for side, columns in ((left, [pair[0] for pair in pairs]), (right, [pair[1] for pair in pairs])):
         recoded = any(a.dictionary is not b.dictionary for a, b in zip(columns, side.columns, strict=True))
-        sides.append(consolidate(columns, side.weights) if recoded else (columns, side.weights))
-    (left_columns, left_weights), (right_columns, right_weights) = sides
-    return np.array_equal(left_weights, right_weights) and all(
-        np.array_equal(a.codes, b.codes)
-        and (a.valid is None) == (b.valid is None)
-        and (a.valid is None or b.valid is None or np.array_equal(a.valid, b.valid))
-        for a, b in zip(left_columns, right_columns, strict=True)
-    )
+        weights = side.stored_weights
+        sides.append(consolidate(columns, weights, backend) if recoded else (columns, weights))
+    masks = [[column.stored_valid is None for column in columns] for columns, _ in sides]
+    if masks[0] != masks[1]:
+        return False
+    xp = np if backend is None else backend.xp
+    arrays = [[weights, *code_keys(columns, xp)] for columns, weights in sides]
+    return not any(numbers(backend or select_backend("cpu"), *((a != b).any() for a, b in zip(*arrays, strict=True))))
 
 
 def negate(zset: ZSet) -> ZSet:
@@ -735,28 +796,32 @@ def negate(zset: ZSet) -> ZSet:
 
 def scale(zset: ZSet, factor: int | np.integer[Any]) -> ZSet:
     """``(factor * zset)(row) = factor * zset(row)``."""
-    zset = zset.to_host()
     if isinstance(factor, (bool, np.timedelta64)) or not isinstance(factor, (int, np.integer)):
         raise UsageError.wrong_type("factor", factor, "an integer")
     factor = int(factor)
     if factor == 0:
-        return _taken(zset, slice(0))
-    if _largest(zset.weights) * abs(factor) > _HIGHEST:
+        return take(zset, slice(0))
+    weights = zset.stored_weights
+    if _largest(weights, zset.backend) * abs(factor) > _HIGHEST:
         for row_index, weight in enumerate(zset.weights.tolist()):
             if not _LOWEST <= weight * factor <= _HIGHEST:
                 raise WeightOverflowError(None, _row(zset.columns, row_index), weight * factor)
     if _LOWEST <= factor <= _HIGHEST:
-        weights = zset.weights * np.int64(factor)
+        weights = weights * np.int64(factor)
     else:  # 2^63 times -1
-        weights = np.array([weight * factor for weight in zset.weights.tolist()], np.int64)
-    return type(zset)(zset.names, zset.columns, weights, zset.weight_name)
+        weights = -weights * _LOWEST
+    return ZSet(zset.names, zset.columns, weights, zset.weight_name, zset.backend)
 
 
 def distinct(zset: ZSet) -> ZSet:
     """Return the rows of positive weight, each with weight 1."""
-    zset = zset.to_host()
-    positive = zset if bool((zset.weights > 0).all()) else _taken(zset, zset.weights > 0)
-    return type(zset)(zset.names, positive.columns, np.ones(len(positive), np.int64), zset.weight_name)
+    return unit(select_rows(zset, zset.stored_weights > 0))
+
+
+def unit(zset: ZSet) -> ZSet:
+    """Return the same rows, each with weight 1."""
+    xp = np if zset.backend is None else zset.backend.xp
+    return ZSet(zset.names, zset.columns, xp.ones(len(zset), np.int64), zset.weight_name, zset.backend)
 
 
 def filter_rows(zset: ZSet, condition: BoolArray | Callable[..., Any]) -> ZSet:
@@ -774,7 +839,7 @@ def filter_rows(zset: ZSet, condition: BoolArray | Callable[..., Any]) -> ZSet:
             f"a boolean mask of shape {zset.weights.shape}",
             "Return one boolean per row; a function gets one array per column.",
         )
-    return _taken(zset, mask)
+    return take(zset, mask)
 
 
 def map_rows(
@@ -783,19 +848,10 @@ def map_rows(
     names: Sequence[str] | None = None,
 ) -> ZSet:
     """Map every row to a row; the weights of equal results add."""
-    zset = zset.to_host()
     if not callable(to):
         if isinstance(to, str):
             raise UsageError.wrong_type("to", to, "a list of columns", f"Write [{to!r}].")
-        places = [_position(zset, column) for column in to]
-        chosen_names = [zset.names[place] for place in places] if names is None else list(names)
-        if len(chosen_names) != len(places):
-            raise ArityError.mismatch("names", "have the wrong length", len(chosen_names), len(places))
-        if len(set(chosen_names)) < len(chosen_names):
-            twice = next(name for name in chosen_names if chosen_names.count(name) > 1)
-            raise SchemaError.duplicate("column", twice, f"in {', '.join(chosen_names)}", "Rename one of them.")
-        columns = [zset.columns[place] for place in places]
-        return type(zset)(tuple(chosen_names), *consolidate(columns, zset.weights), zset.weight_name)
+        return select_columns(zset, [_position(zset, column) for column in to], names)
     pairs = []
     for row, weight in zset.rows():
         mapped = to(row)
@@ -813,9 +869,33 @@ def _position(zset: ZSet, column: str | int) -> int:
     raise ColumnError(None, str(column), zset.names)
 
 
-def _taken(zset: ZSet, rows: BoolArray | slice) -> ZSet:
+def select_columns(zset: ZSet, places: Sequence[int], names: Sequence[str] | None = None) -> ZSet:
+    """Return these columns, under other names if there are any; the weights of equal rows add."""
+    chosen = tuple(zset.names[place] for place in places) if names is None else tuple(names)
+    if len(chosen) != len(places):
+        raise ArityError.mismatch("names", "have the wrong length", len(chosen), len(places))
+    if len(set(chosen)) < len(chosen):
+        twice = next(name for name in chosen if chosen.count(name) > 1)
+        raise SchemaError.duplicate("column", twice, f"in {', '.join(chosen)}", "Rename one of them.")
+    if list(places) == list(range(len(zset.columns))):
+        return ZSet(chosen, zset.columns, zset.stored_weights, zset.weight_name, zset.backend)
+    weights = zset.stored_weights if places else zset.weights
+    columns = [zset.columns[place] for place in places]
+    return consolidated(chosen, columns, weights, zset.weight_name, zset.backend if places else None)
+
+
+def select_rows(zset: ZSet, mask: BoolArray) -> ZSet:
+    """Return the rows that a mask selects; the Z-set itself if these are all."""
+    rows = np.flatnonzero(mask) if zset.backend is None else positions(zset.backend, mask)[0]
+    return zset if len(rows) == len(zset) else take(zset, rows)
+
+
+def take(zset: ZSet, rows: Any) -> ZSet:
+    """Return the rows at ascending positions, under a mask, or in a slice; on the host if these are there."""
     columns = tuple(column.gather(rows) for column in zset.columns)
-    return type(zset)(zset.names, columns, zset.weights[rows], zset.weight_name)
+    on_host = isinstance(rows, np.ndarray)
+    weights = (zset.weights if on_host else zset.stored_weights)[rows]
+    return ZSet(zset.names, columns, weights, zset.weight_name, None if on_host else zset.backend)
 
 
 @dataclass(frozen=True, eq=False, repr=False, init=False)
@@ -974,24 +1054,21 @@ class ZSet:
             twice = next(name for name in names if names.count(name) > 1)
             raise SchemaError.duplicate("column", twice, "in the Z-set", "Rename one of them.")
         on_device = backend is not None and backend.device is not None and bool(columns)
+        counted = "rows" if weights is None else "weights"
         if weights is None:
-            weights = None if on_device else np.ones(len(columns[0]) if columns else 0, np.int64)
+            xp = backend.xp if backend is not None and on_device else np
+            weights = xp.ones(len(columns[0]) if columns else 0, np.int64)
         elif not on_device:
             weights = as_weights(on_host(weights) if hasattr(weights, "__cuda_array_interface__") else weights)
-        count = len(columns[0] if weights is None else weights)
         for name, column in zip(names, columns, strict=True):
-            if len(column) != count:
-                counted = "rows" if weights is None else "weights"
+            if len(column) != len(weights):
                 raise ArityError.mismatch(
                     f"column '{name}'",
                     "has the wrong number of values",
                     len(column),
-                    f"{count}, the number of {counted}",
+                    f"{len(weights)}, the number of {counted}",
                 )
-        if backend is not None and on_device:
-            return ZSet(names, *consolidate_on_device(columns, weights, backend), weight_name, backend)
-        assert weights is not None
-        return ZSet(names, *consolidate(columns, weights), weight_name)
+        return consolidated(names, columns, weights, weight_name, backend if on_device else None)
 
     from_arrow = staticmethod(from_arrow)
     from_numpy = staticmethod(from_numpy)
@@ -1387,54 +1464,6 @@ def weights_of(values: Any, backend: Backend) -> Any:
             "the weights", "have the wrong type", f"an array of type '{array.dtype}'", "integers from -2^63 to 2^63-1"
         )
     return column_of(array, backend, "the weights").stored
-
-
-def consolidate_on_device(columns: Sequence[Column], weights: Any, backend: Backend) -> tuple[tuple[Column, ...], Any]:
-    """Consolidate on the device as `gpu_wcoj.zset.zset.consolidate` does; None weights are 1.
-
-    If sums could leave int64, which is rare, the exact sums are computed on the host.
-
-    Raises
-    ------
-    WeightOverflowError
-        If and only if the exact weight of a row leaves int64.
-    """
-    xp, device = backend.xp, backend.device
-    assert device is not None
-    columns = [moved(column, backend) for column in columns]
-    count = len(columns[0])
-    if weights is None:
-        weights = xp.ones(count, np.int64)
-    else:
-        weights = backend.asarray(weights)
-        if count:
-            low, high = device.to_host(xp.stack([weights.min(), weights.max()])).tolist()
-            if max(high, -low) * count > 2**63 - 1:
-                merged_on_host, sums = consolidate([to_host(column) for column in columns], on_host(weights))
-                return tuple(moved(column, backend) for column in merged_on_host), backend.asarray(sums)
-    keys: list[Any] = []
-    for column in columns:
-        if column.stored_valid is not None:
-            keys.append(column.stored_valid.astype(np.int64))
-        keys.append(xp.ascontiguousarray(column.stored))
-    key_columns, sums = backend.kernels.consolidate(keys, weights)
-    parts = iter(key_columns)
-    pairs = [(None if c.stored_valid is None else next(parts) != 0, next(parts)) for c in columns]
-    has_nulls = iter(_have_false([valid for valid, _ in pairs if valid is not None], backend))
-    merged = [
-        Column(column.type, codes, valid if valid is not None and next(has_nulls) else None, column.dictionary)
-        for column, (valid, codes) in zip(columns, pairs, strict=True)
-    ]
-    return tuple(merged), sums
-
-
-def _have_false(masks: Sequence[Any], backend: Backend) -> list[bool]:
-    """Return for each mask if it has a False; one read for all masks."""
-    if not masks:
-        return []
-    assert backend.device is not None
-    n_true = backend.device.to_host(backend.xp.stack([mask.sum() for mask in masks])).tolist()
-    return [n < len(mask) for n, mask in zip(n_true, masks, strict=True)]
 
 
 def without_shared_memory(

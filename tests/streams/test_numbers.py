@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from decimal import Decimal
+
 import pyarrow as pa
 import pytest
 
 import gpu_wcoj as gw
 from gpu_wcoj import streams
 from gpu_wcoj.errors import NegativeWeightError, TypeMismatchError, UnsupportedTypeError, WeightOverflowError
-from tests.helpers.stream_literals import once, run
+from tests.helpers.kernel_kinds import KINDS, needed
+from tests.helpers.stream_literals import literal, once, run, zset
 
 
 def test_integers_outside_the_declared_type_are_refused():
@@ -98,3 +102,50 @@ def test_a_whole_number_of_decimals():
     finer = pa.table({"k": [1], "v": pa.array(["0.0001"]).cast(pa.decimal128(5, 4))})
     out = circuit.step({"s": finer})
     assert sorted((str(row[1]), weight) for row, weight in out["sum"].rows()) == [("3.7500", -1), ("3.7501", 1)]
+
+
+LARGE = 2**63 + 5
+WIDE_TICKS = {
+    "large after small": [{1: 1, 2: 1}, {LARGE: 2, 2: 1}, {5: 1, 1: 1, 2: -2}],
+    "small after large": [{LARGE: 1, 1: 1}, {2: 1, -7: 3}, {2: 1, LARGE: 1, 1: -1}],
+    "decimals": [{Decimal("1.5"): 1, Decimal(2): 1}, {Decimal("1234567890123456789.25"): 1}, {Decimal("1.5"): -1}],
+}  # fmt: skip
+"""Ticks in which a column turns out to have numbers of more than 63 bits, or has had them before."""
+
+
+@pytest.mark.parametrize("ticks", WIDE_TICKS.values(), ids=WIDE_TICKS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_numbers_of_more_than_63_bits(ticks, kind):
+    circuit = streams.Circuit(backend=needed(kind).backend())
+    number = type(next(iter(ticks[0])))
+    small = circuit.source("small", {"c0": "int64" if number is int else "decimal128(9, 2)"})
+    numbers = circuit.source("numbers")
+    outputs = {
+        "all": numbers.integrate(),
+        "distinct": numbers.incremental_distinct().integrate(),
+        "with itself": numbers.incremental_join(numbers, on=0).integrate(),
+        "with small": numbers.incremental_join(small, on=0).integrate(),
+        "small without": small.incremental_antijoin(numbers, on=0).integrate(),
+        "greatest": numbers.incremental_aggregate([], streams.Max(0)).integrate(),
+        "least two": numbers.incremental_aggregate([], streams.TopK(2, [0])).integrate(),
+        "sum": (numbers + small).integrate(),
+    }
+    for name, stream in outputs.items():
+        circuit.sink(name, stream)
+    rows: Counter[object] = Counter()
+    for index, tick in enumerate(ticks, 1):
+        rows.update(tick)
+        rows = Counter({value: weight for value, weight in rows.items() if weight})
+        answers = circuit.step({"numbers": zset(tick), "small": zset({number(2): 1, number(9): 1})})
+        expected = {
+            "with small": {2: rows[2] * index} if rows[2] else {},
+            "small without": {9: index} if rows[2] else {2: index, 9: index},
+            "sum": Counter({2: index, 9: index}) + rows,
+            "all": rows,
+            "distinct": dict.fromkeys(rows, 1),
+            "with itself": {value: weight**2 for value, weight in rows.items()},
+            "greatest": {max(rows): 1},
+            "least two": dict.fromkeys(sorted(rows)[:2], 1),
+        }
+        for name, answer in expected.items():
+            assert literal(answers[name]) == answer, name

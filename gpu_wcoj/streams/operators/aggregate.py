@@ -25,7 +25,7 @@ from gpu_wcoj.streams.trace import (
     upto,
 )
 from gpu_wcoj.zset.arrays import positions
-from gpu_wcoj.zset.zset import ZSet
+from gpu_wcoj.zset.zset import ZSet, distinct, take, unit
 
 
 class Distinct(Operator):
@@ -33,12 +33,7 @@ class Distinct(Operator):
 
     def evaluate(self, rows: ZSet) -> ZSet:
         """Return the rows of positive weight, each with weight 1."""
-        return distinct(self.place, rows)
-
-
-def distinct(place: Place, rows: ZSet) -> ZSet:
-    """Return the rows of positive weight, each with weight 1."""
-    return place.unit(place.select_rows(rows, rows.stored_weights > 0))
+        return distinct(rows)
 
 
 class IncrementalDistinct(Operator):
@@ -68,7 +63,7 @@ def distinct_change_of(place: Place, change: ZSet, after: Int64Array) -> ZSet:
         return place.made((), (), place.backend.to_host(signs))
     (rows,) = positions(place.backend, signs != 0)
     turned = place.trusted(change.names, change.columns, signs)
-    return turned if len(rows) == len(change) else place.taken(turned, rows)
+    return turned if len(rows) == len(change) else take(turned, rows)
 
 
 def aggregate_rows(place: Place, rows: ZSet, keys: Sequence[ColumnName], aggregator: Aggregator) -> ZSet:
@@ -126,7 +121,7 @@ class IncrementalCountDistinct(Aggregate):
             return NOTHING
         place, (values, totals) = self.place, self.state
         refuse_negative(place, change, after.weights_of(change), "aggregate")
-        pairs = self.aggregator.pairs(place, change, places_of(change.names, self.keys))
+        pairs = self.aggregator.pairs(change, places_of(change.names, self.keys))
         if not len(pairs):
             return NOTHING
         after_pairs = values.weights_of(pairs) + place.backend.asarray(pairs.stored_weights)
@@ -160,16 +155,15 @@ class IncrementalAggregate(Aggregate):
         weights = after.weights_of(change)
         refuse_negative(place, change, weights, "aggregate")
         assert after.layout is not None
-        columns = [place.converted(c, kind) for c, kind in zip(change.columns, after.layout.types, strict=True)]
-        change = place.trusted(change.names, columns, change.stored_weights)
+        change = place.fitted(change, after.layout.types)
         if isinstance(aggregator, TotalsAggregator):
             return self._follow_totals(aggregator, change, weights, before)
         keys = places_of(change.names, self.keys)
         touched = keys_of(place, change, keys)
         first = aggregator.first(change)
         if first is not None:
-            now = place.unit(first_rows(after, touched.columns, first[0]))
-            was = place.unit(first_rows(before, touched.columns, first[0]))
+            now = unit(first_rows(after, touched.columns, first[0]))
+            was = unit(first_rows(before, touched.columns, first[0]))
         else:
             entries = after.below(touched.columns, nulls=True)
             now = NOTHING if entries is None else place.made(after.names, entries.columns, entries.weights)
@@ -198,9 +192,8 @@ class IncrementalAggregate(Aggregate):
         empty = Trace(place, Sorting(tuple(range(len(self.keys)))))
         if not len(rows):
             return empty
-        columns = [place.converted(old, new.type) for old, new in zip(rows.columns, like.columns, strict=True)]
-        rows = place.trusted(rows.names, columns, rows.stored_weights)
-        rows = place.unit(rows) if aggregator.counts_once else rows
+        rows = place.fitted(rows, [column.type for column in like.columns])
+        rows = unit(rows) if aggregator.counts_once else rows
         return aggregator.change(grouped(place, rows, places_of(rows.names, self.keys)), empty)[1]
 
 
@@ -225,7 +218,7 @@ class Nested(Pending):
         place, now = self.place, self.time.iteration
         touched = keys_of(place, change, keys) if len(change) else NOTHING
         due, self.state = take_due(place, self.state, (), now)
-        groups = place.unit(place.plus(touched, due)) if len(due) else touched
+        groups = unit(place.plus(touched, due)) if len(due) else touched
         if not len(groups):
             return NOTHING
         earlier = trace.earlier.below(groups.columns, nulls=True)
@@ -257,9 +250,9 @@ class Nested(Pending):
         pairs = backend.kernels.distinct_rows([times[ahead], entries.owner[ahead].astype(np.int64)])
         for iteration, begin, end in iteration_ranges(pairs[0], backend):
             rows = xp.sort(pairs[1][begin:end])
-            groups = place.taken(touched, rows) if touched.columns else touched
+            groups = take(touched, rows) if touched.columns else touched
             scheduled = self.state.get(iteration)
-            self.state[iteration] = groups if scheduled is None else place.unit(place.plus(scheduled, groups))
+            self.state[iteration] = groups if scheduled is None else unit(place.plus(scheduled, groups))
 
 
 class NestedDistinct(Nested):
@@ -272,8 +265,8 @@ class NestedDistinct(Nested):
         """Return inserted and deleted rows at this iteration against that of the previous tick."""
         if not len(change) and not self.state:
             return change
-        out = self._change(change, trace, range(len(trace.names)), lambda rows: distinct(self.place, rows))
-        return out if out.columns or len(out) or not change.columns else self.place.taken(change, slice(0))
+        out = self._change(change, trace, range(len(trace.names)), distinct)
+        return out if out.columns or len(out) or not change.columns else take(change, slice(0))
 
 
 class NestedAggregate(Nested, Aggregate):

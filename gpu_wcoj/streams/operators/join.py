@@ -14,7 +14,7 @@ from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.streams.device_context import NOTHING, Place, is_nothing, places_of
 from gpu_wcoj.streams.operator import Operator, Pending, split_by_iteration, take_due
 from gpu_wcoj.streams.trace import ColumnName, Sorting, TimedTrace, Trace
-from gpu_wcoj.zset.zset import ZSet
+from gpu_wcoj.zset.zset import ZSet, select_columns, select_rows, take
 
 # Pairs of rows with equal keys: the common part of all joins of two streams.
 
@@ -90,9 +90,7 @@ def match_rows(
     left, right = (change.names, trace.names) if change_is_left else (trace.names, change.names)
     names, sources = shape.output(left, right)
     columns = [
-        place.taken_column(change.columns[position], entries.owner)
-        if is_left == change_is_left
-        else entries.columns[position]
+        change.columns[position].gather(entries.owner) if is_left == change_is_left else entries.columns[position]
         for is_left, position in sources
     ]
     weights = place.backend.asarray(change.stored_weights)[entries.owner], entries.weights
@@ -111,8 +109,8 @@ def has_match(place: Place, shape: JoinShape, left: ZSet, right: ZSet) -> Int64A
     nothing: Int64Array = place.xp.zeros(0, np.int64)
     if is_nothing(right) or not len(left):
         return nothing
-    keys = place.selected(right, places_of(right.names, shape.right, "the right of the join"))
-    keys = place.select_rows(keys, keys.stored_weights > 0)
+    keys = select_columns(right, places_of(right.names, shape.right, "the right of the join"))
+    keys = select_rows(keys, keys.stored_weights > 0)
     key_columns = [left.columns[position] for position in places_of(left.names, shape.left, "the left of the join")]
     matches = keyed(place, keys, range(len(shape.right))).below(key_columns, count=len(left))
     if matches is None:
@@ -207,7 +205,7 @@ class Semijoin(Operator):
 
     def evaluate(self, left: ZSet, right: ZSet) -> ZSet:
         """Return the rows that have a match."""
-        return self.place.taken(left, has_match(self.place, self.shape, left, right)) if len(left) else left
+        return take(left, has_match(self.place, self.shape, left, right)) if len(left) else left
 
 
 # Antijoin: the rows of one stream that have no match in another.
@@ -222,7 +220,7 @@ class Antijoin(Semijoin):
             return left
         without = self.place.xp.ones(len(left), np.bool_)
         without[has_match(self.place, self.shape, left, right)] = False
-        return self.place.select_rows(left, without)
+        return select_rows(left, without)
 
 
 Side = Literal["left", "right", "full"]
@@ -246,5 +244,5 @@ class Pad(Operator):
     def evaluate(self, rows: ZSet, other_side: ZSet) -> ZSet:
         """Return the padded rows."""
         if other_side.columns:
-            self.state = self.place.plus(self.place.taken(other_side, slice(0)), self.state)
+            self.state = self.place.plus(take(other_side, slice(0)), self.state)
         return pad_rows(self.place, self.shape, rows, self.state, self.rows_are_left)

@@ -16,7 +16,7 @@ from gpu_wcoj.kernels.protocol import BoolArray, Int64Array
 from gpu_wcoj.streams.device_context import NOTHING, Place, is_nothing, places_of
 from gpu_wcoj.streams.operator import Node, Operator, Stateful, Time
 from gpu_wcoj.streams.trace import Sorting, TimedTrace, Trace
-from gpu_wcoj.zset.zset import ZSet, moved, to_host
+from gpu_wcoj.zset.zset import ZSet, negate, select_columns, select_rows, take, to_host
 
 
 def input_arrays(zset: ZSet, chosen_columns: Sequence[str | int] | None = None) -> list[Any]:
@@ -90,7 +90,7 @@ def columns_from(
     column_names, columns = as_table(
         arrays, _described(function), types=kinds, string=place.string, binary=place.binary
     )
-    return column_names, _here(place, columns)
+    return column_names, [*place.moved([place.equated(column) for column in columns])]
 
 
 def rows_from(
@@ -118,11 +118,6 @@ def rows_from(
     return columns_from(place, values, given_names, len(made), function)
 
 
-def _here(place: Place, columns: Sequence[Column]) -> list[Column]:
-    columns = [place.equated(column) for column in columns]
-    return columns if place.backend.device is None else [moved(column, place.backend) for column in columns]
-
-
 def _described(function: object) -> str:
     if isinstance(function, Callable):  # type: ignore[arg-type]  # mypy takes it for no class
         return f"the function '{getattr(function, '__name__', type(function).__name__)}'"
@@ -139,7 +134,7 @@ class Select(Operator):
         """Return the rows with these columns only."""
         if is_nothing(rows):
             return rows
-        return self.place.selected(rows, places_of(rows.names, self.columns), self.names)
+        return select_columns(rows, places_of(rows.names, self.columns), self.names)
 
     @property
     def label(self) -> str:
@@ -187,7 +182,7 @@ class Filter(Operator):
         if not len(rows):
             return rows
         mask = self._mask(rows)
-        return self.place.select_rows(rows, self.place.backend.asarray(mask) if rows.columns else mask)
+        return select_rows(rows, self.place.backend.asarray(mask) if rows.columns else mask)
 
     def _mask(self, rows: ZSet) -> BoolArray:
         made = self.condition(*input_arrays(rows, self.columns))
@@ -293,7 +288,7 @@ class IndexWith(Operator):
         if not callable(self.key):
             keys = places_of(rows.names, self.key)
             remaining = [position for position in range(len(rows.names)) if position not in keys]
-            return self.place.selected(rows, [*keys, *remaining])
+            return select_columns(rows, [*keys, *remaining])
         if not len(rows):
             return NOTHING
         names, columns = columns_from(self.place, self.key(*input_arrays(rows)), self.names, len(rows), self.key)
@@ -307,10 +302,10 @@ class Negate(Operator):
         """Return the rows with negated weights; entries of a trace keep their times."""
         if isinstance(rows, TimedTrace):
             return TimedTrace(self._negated(rows.earlier), self._negated(rows.present))
-        return self._negated(rows) if isinstance(rows, Trace) else self.place.negated(rows)
+        return self._negated(rows) if isinstance(rows, Trace) else negate(rows)
 
     def _negated(self, trace: Trace) -> Trace:
-        return Trace(trace.place, trace.sorting).append(self.place.negated(trace.consolidated()))
+        return Trace(trace.place, trace.sorting).append(negate(trace.consolidated()))
 
 
 class Plus(Operator):
@@ -318,7 +313,7 @@ class Plus(Operator):
 
     def evaluate(self, left: ZSet, right: ZSet) -> ZSet:
         """Return the sum."""
-        return self.place.plus(left, self.place.turned(left, right))
+        return self.place.plus(left, right)
 
 
 class Minus(Operator):
@@ -326,7 +321,7 @@ class Minus(Operator):
 
     def evaluate(self, left: ZSet, right: ZSet) -> ZSet:
         """Return the difference."""
-        return self.place.minus(left, self.place.turned(left, right))
+        return self.place.minus(left, right)
 
 
 class Inspect(Operator):
@@ -370,7 +365,7 @@ class Source(Operator):
         names = named_after(rows.names, table_names)
         if empty.columns:
             rows = self._in_known_columns(rows, empty, table_names)
-        self.state = (self.place.taken(rows, slice(0)), names) if rows.columns else (NOTHING, None)
+        self.state = (take(rows, slice(0)), names) if rows.columns else (NOTHING, None)
         return rows
 
     def _in_known_columns(self, rows: ZSet, empty: ZSet, table_names: tuple[str, ...] | None) -> ZSet:
@@ -378,10 +373,11 @@ class Source(Operator):
         if len(rows.columns) != len(empty.names):
             raise ArityError(arity_message(self.name, len(empty.names), rows.names, table_names))
         if isinstance(self.data, ZSet):
-            rows = self.place.selected(rows, column_order(self.name, rows.names, table_names, self.schema is not None))
+            rows = select_columns(rows, column_order(self.name, rows.names, table_names, self.schema is not None))
         columns = rows.columns
         if self.schema is not None:
-            columns = narrow_columns(self.name, empty.names, columns, [column.type for column in empty.columns])
+            narrow = narrow_columns(self.name, empty.names, columns, [column.type for column in empty.columns])
+            columns = tuple(self.place.moved(narrow))
         return self.place.plus(empty, self.place.trusted(empty.names, columns, rows.stored_weights))
 
     @property
@@ -465,7 +461,7 @@ class Sink(Operator):
         if is_nothing(value):
             return self.state
         if value.columns:
-            self.state = self.place.taken(value, slice(0))
+            self.state = take(value, slice(0))
         return value
 
 
@@ -519,7 +515,7 @@ class Introduce(Stateful):
         """Return the value at iteration 0, else no rows."""
         now = value if self.time.iteration == 0 else NOTHING
         if self.time.iteration and value.columns:
-            now = self.place.taken(value, slice(0))
+            now = take(value, slice(0))
         self.state = NOTHING, not len(now)
         return now
 
