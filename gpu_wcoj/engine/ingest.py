@@ -44,7 +44,7 @@ class Incoming:
 def read_change(
     relation: str,
     data: Any,
-    arity: int,
+    arity: int | None,
     relation_names: tuple[str, ...] | None,
     types: Sequence[DataType | None],
     dictionaries: tuple[Dictionary, Dictionary],
@@ -59,6 +59,8 @@ def read_change(
 
     Parameters
     ----------
+    arity
+        The number of the relation's columns; None if these are not known yet, and a column ``weight`` has the weights.
     relation_names
         The names of the relation's columns; None if it has none yet.
     types
@@ -80,7 +82,7 @@ def read_change(
     if isinstance(data, ZSet):
         if not data.names and len(data) == 0:
             return Incoming((), _no_columns(arity, types), None, False)
-        if len(data.columns) != arity:
+        if arity is not None and len(data.columns) != arity:
             raise ArityError(arity_message(relation, arity, data.names, relation_names))
         order = column_order(relation, data.names, relation_names, is_declared)
         columns = data.encoded_for(string, binary)
@@ -89,14 +91,18 @@ def read_change(
         )
     from gpu_wcoj.arrow import Numbered, as_table
 
+    has_weights = False
+
     def arranged(names: tuple[str, ...]) -> list[int]:
         """Return the positions of the relation's columns in its order, then that of the weights."""
         columns, weight = list(range(len(names))), None
-        if reserves_weight and len(names) == arity + 1:
+        if reserves_weight and (arity is None or len(names) == arity + 1):
             weight = weight_among(
                 names, None if relation_names is None or are_numbered(relation_names) else relation_names
             )
-            if weight is None or names.count(weight) != 1:
+            if arity is None and weight is not None and names.count(weight) > 1:
+                raise SchemaError.duplicate("column", weight, f"in relation '{relation}'", "Rename one of them.")
+            if arity is not None and (weight is None or names.count(weight) != 1):
                 called = "weight" if weight is None else weight
                 raise SchemaError.with_parts(
                     f"relation '{relation}' has {arity} columns, and the rows have {arity + 1}: {', '.join(names)}",
@@ -104,12 +110,15 @@ def read_change(
                     got=arity + 1,
                     remedy=f"An extra column is allowed if it is called '{called}' and holds the weights.",
                 )
-            columns.remove(names.index(weight))
-        if len(columns) != arity:
+            if weight is not None:
+                columns.remove(names.index(weight))
+        if arity is not None and len(columns) != arity:
             raise ArityError(arity_message(relation, arity, names, relation_names))
         if not isinstance(names, Numbered):
             column_names = tuple(names[column] for column in columns)
             columns = [columns[i] for i in column_order(relation, column_names, relation_names, is_declared)]
+        nonlocal has_weights
+        has_weights = weight is not None
         return columns if weight is None else [*columns, names.index(weight)]
 
     what = f"relation '{relation}'"
@@ -120,11 +129,12 @@ def read_change(
         if arity and isinstance(data, (list, tuple)) and data:  # rows without values, such as [()]
             raise ArityError(arity_message(relation, arity, names, relation_names))
         return Incoming((), _no_columns(arity, types), None, True)
-    weights = as_weights(encoded.pop(), f"{what}: the weights") if len(encoded) > arity else None
-    encoded = [_as_unsigned(column, kind, binary) for column, kind in zip(encoded, types, strict=True)]
+    weights = as_weights(encoded.pop(), f"{what}: the weights") if has_weights else None
+    if arity is not None:
+        encoded = [_as_unsigned(column, kind, binary) for column, kind in zip(encoded, types, strict=True)]
     if unread is None:
         encoded = [column.unshared() for column in encoded]
-    return Incoming(names[:arity], tuple(encoded), weights, True)
+    return Incoming(names[: len(encoded)], tuple(encoded), weights, True)
 
 
 def _as_unsigned(column: Column, kind: DataType | None, binary: Dictionary) -> Column:
@@ -356,8 +366,8 @@ def narrow_columns(
     return tuple(narrowed)
 
 
-def _no_columns(arity: int, types: Sequence[DataType | None]) -> tuple[Column, ...]:
-    return tuple(Column(types[i] or INT64, np.empty(0, np.int64)) for i in range(arity))
+def _no_columns(arity: int | None, types: Sequence[DataType | None]) -> tuple[Column, ...]:
+    return tuple(Column(types[i] or INT64, np.empty(0, np.int64)) for i in range(arity or 0))
 
 
 def arity_message(relation: str, arity: int, names: Sequence[str], relation_names: Sequence[str] | None = None) -> str:

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from gpu_wcoj.data.column import Column
-from gpu_wcoj.data.rows import as_weights, is_masked_array, weight_among
+from gpu_wcoj.data.rows import is_masked_array
 from gpu_wcoj.data.schema import DataType, declared_type
-from gpu_wcoj.engine.ingest import are_numbered, arity_message, column_order, named_after, narrow_columns
+from gpu_wcoj.engine.ingest import arity_message, column_order, named_after, narrow_columns, read_change
 from gpu_wcoj.errors import ArityError, SchemaError, TypeMismatchError, UsageError
 from gpu_wcoj.kernels.protocol import BoolArray, Int64Array
 from gpu_wcoj.streams.device_context import NOTHING, Place, is_nothing, places_of
@@ -359,7 +359,7 @@ class Source(Operator):
         empty, table_names = self.state
         if self.data is None:
             return empty
-        rows = self.place.adopted(as_zset(self.data, self.name, empty, table_names, self.schema is not None))
+        rows = as_zset(self.place, self.data, self.name, empty, table_names, self.schema is not None)
         if not rows.columns and not len(rows):
             return empty
         names = named_after(rows.names, table_names)
@@ -395,7 +395,7 @@ class Generate(Operator):
     def evaluate(self) -> Any:
         """Return the function's value at the present time."""
         made = self.function(self.time)
-        return self.place.adopted(as_zset(made, "the generator"))
+        return as_zset(self.place, made, "the generator")
 
     @property
     def settled(self) -> bool:
@@ -404,43 +404,30 @@ class Generate(Operator):
 
 
 def as_zset(
-    data: Any, name: str, like: ZSet = NOTHING, table_names: tuple[str, ...] | None = None, is_declared: bool = False
+    place: Place,
+    data: Any,
+    name: str,
+    like: ZSet = NOTHING,
+    table_names: tuple[str, ...] | None = None,
+    is_declared: bool = False,
 ) -> ZSet:
-    """Return user data (a Z-set, a table with a column ``weight``, or rows) as a Z-set.
+    """Return user data (a Z-set, a table with a column ``weight``, or rows) as a Z-set of the circuit.
 
     Parameters
     ----------
     like
         The columns, as far as they are known.
     table_names, is_declared
-        By what names tables have them; see `column_order`. A Z-set stays as it is.
+        By what names tables have them; see `column_order`. The columns of a Z-set stay as they are.
     """
     if isinstance(data, ZSet):
-        return data
-    from gpu_wcoj.arrow import Numbered, as_table
-
-    called: list[str] = []
-
-    def arranged(names: tuple[str, ...]) -> list[int]:
-        """Return the positions of the columns in the known order, then that of the weights."""
-        weight = weight_among(names, None if table_names is None or are_numbered(table_names) else table_names)
-        if weight is not None and names.count(weight) > 1:
-            raise SchemaError.duplicate("column", weight, f"in relation '{name}'", "Rename one of them.")
-        called.extend([weight] if weight is not None else [])
-        columns = [column for column in range(len(names)) if names[column] != weight]
-        if table_names is not None and len(columns) != len(table_names):
-            raise ArityError(arity_message(name, len(table_names), [names[column] for column in columns], table_names))
-        if not isinstance(names, Numbered):
-            column_names = tuple(names[column] for column in columns)
-            columns = [columns[i] for i in column_order(name, column_names, table_names, is_declared)]
-        return columns if weight is None else [*columns, names.index(weight)]
-
-    kinds = [column.type for column in like.columns]
-    names, columns = as_table(data, f"relation '{name}'", null_types=kinds, arrange=arranged)
-    if not names:
+        return place.adopted(data)
+    arity, kinds = len(like.columns) or None, [column.type for column in like.columns]
+    dictionaries = place.string, place.binary
+    rows = read_change(name, data, arity, table_names, kinds, dictionaries, is_declared=is_declared)
+    if not rows.names:
         return NOTHING
-    weights = as_weights(columns.pop(), f"relation '{name}': the weights") if called else None
-    return ZSet.from_columns(names[: len(columns)], columns, weights)
+    return place.adopted(ZSet.from_columns(rows.names, rows.columns, rows.weights))
 
 
 class Sink(Operator):
