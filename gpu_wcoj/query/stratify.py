@@ -7,8 +7,9 @@ may, if no derivation is lost when a value improves: see `_check_monotone`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 from gpu_wcoj.errors import SchemaError, UnsupportedError
 from gpu_wcoj.query.ir import (
@@ -29,10 +30,12 @@ from gpu_wcoj.query.ir import (
 )
 from gpu_wcoj.query.safety import applied, bound_variables, definitions, inner_aggregates, within
 
+_T = TypeVar("_T", bound=Hashable)
+
 # Strata: sets of heads that are evaluated together, in order of evaluation.
 
 
-def components(reads: Mapping[str, Collection[str]]) -> list[tuple[str, ...]]:
+def components(reads: Mapping[_T, Collection[_T]]) -> list[tuple[_T, ...]]:
     """Return strongly connected components of heads, each after those that it reads.
 
     The algorithm is Tarjan's, doi:10.1137/0201010.
@@ -47,12 +50,12 @@ def components(reads: Mapping[str, Collection[str]]) -> list[tuple[str, ...]]:
     >>> components({"a": ["b", "edge"], "b": ["c"], "c": ["b"], "d": []})
     [('b', 'c'), ('a',), ('d',)]
     """
-    index: dict[str, int] = {}
-    lowest: dict[str, int] = {}
-    open_heads: dict[str, None] = {}
-    result: list[tuple[str, ...]] = []
+    index: dict[_T, int] = {}
+    lowest: dict[_T, int] = {}
+    open_heads: dict[_T, None] = {}
+    result: list[tuple[_T, ...]] = []
 
-    def begin(name: str) -> tuple[str, Iterator[str]]:
+    def begin(name: _T) -> tuple[_T, Iterator[_T]]:
         index[name] = lowest[name] = len(index)
         open_heads[name] = None
         return name, iter([successor for successor in reads[name] if successor in reads])
@@ -82,8 +85,8 @@ def components(reads: Mapping[str, Collection[str]]) -> list[tuple[str, ...]]:
     return result
 
 
-def cycle(start: str, members: Collection[str], reads: Mapping[str, Collection[str]]) -> list[str]:
-    """Return a shortest path from a head of a component back to itself, both ends included.
+def cycle(start: _T, members: Collection[_T], reads: Mapping[_T, Collection[_T]]) -> list[_T]:
+    """Return a shortest path from a head of a component back to itself, both ends included; empty without any.
 
     Examples
     --------
@@ -93,10 +96,10 @@ def cycle(start: str, members: Collection[str], reads: Mapping[str, Collection[s
     return shortest_path(start, start, members, reads)
 
 
-def shortest_path(start: str, goal: str, members: Collection[str], reads: Mapping[str, Collection[str]]) -> list[str]:
+def shortest_path(start: _T, goal: _T, members: Collection[_T], reads: Mapping[_T, Collection[_T]]) -> list[_T]:
     """Return a shortest path between two heads of a component, both ends included."""
     paths = [[start]]
-    seen: set[str] = set()
+    seen: set[_T] = set()
     for path in paths:  # the list grows during the loop
         for successor in reads[path[-1]]:
             if successor == goal:

@@ -10,6 +10,7 @@ from gpu_wcoj.circuit.recursion.relation import iteration_ranges
 from gpu_wcoj.data.column import Column
 from gpu_wcoj.errors import CircuitError
 from gpu_wcoj.kernels.protocol import Int64Array
+from gpu_wcoj.query.stratify import components, cycle
 from gpu_wcoj.streams.device_context import NOTHING, Place
 from gpu_wcoj.zset.zset import ZSet, equal
 
@@ -215,26 +216,15 @@ def in_order(nodes: Sequence[Node]) -> tuple[Node, ...]:
     CircuitError
         If nodes read each other in a cycle without a feedback; it is named.
     """
-    done: dict[Node, None] = {}
-    for start in nodes:
-        path: list[Node] = []
-        ahead = [iter([start])]
-        while ahead:
-            node = next(ahead[-1], None)
-            if node is None:
-                ahead.pop()
-                if path:
-                    done[path.pop()] = None
-            elif node in path:
-                cycle = [*path[path.index(node) :], node]
-                raise CircuitError(
-                    "nodes read each other in a cycle: " + " <- ".join(map(str, cycle)) + ".\n"
-                    "  Let the cycle go through a feedback, which is read in the next iteration."
-                )
-            elif node not in done:
-                path.append(node)
-                ahead.append(iter(node.inputs if node.kind != "import" else ()))
-    return tuple(done)
+    reads = {node: node.inputs if node.kind != "import" else [] for node in nodes}
+    groups = components(reads)
+    for members in groups:
+        if around := cycle(members[0], members, reads):
+            raise CircuitError(
+                "nodes read each other in a cycle: " + " <- ".join(map(str, around)) + ".\n"
+                "  Let the cycle go through a feedback, which is read in the next iteration."
+            )
+    return tuple(node for (node,) in groups)
 
 
 # Times of a circuit: tick and iteration, under the product order.
