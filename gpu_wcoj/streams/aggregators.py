@@ -428,11 +428,15 @@ class CountDistinct(TotalsAggregator):
             raise UsageError.missing("CountDistinct", "one or more columns")
         self.columns, self.name = columns, name
 
+    @property
+    def counts_once(self) -> bool:
+        """True: each value counts once."""
+        return True
+
     def of(self, groups: Groups) -> ZSet:
         """See `Aggregator.of`."""
-        place = groups.place
-        pairs = unit(self.pairs(groups.rows, groups.keys))
-        return super().of(grouped(place, pairs, range(len(groups.keys))))
+        pairs = self.pairs(groups.rows, groups.keys)
+        return super().of(grouped(groups.place, pairs, range(len(groups.keys))))
 
     def pairs(self, rows: ZSet, keys: Sequence[int]) -> ZSet:
         """Return the groups with their values: the key columns, then the counted columns."""

@@ -12,14 +12,13 @@ from gpu_wcoj.engine.options import validate_positive
 from gpu_wcoj.errors import CircuitError, IterationLimitError, UnknownRelationError, UsageError, entry_point
 from gpu_wcoj.locks import NotCopied, StateLock
 from gpu_wcoj.query.ir import Rule
-from gpu_wcoj.streams.aggregators import Aggregator, CountDistinct
+from gpu_wcoj.streams.aggregators import Aggregator
 from gpu_wcoj.streams.device_context import Place
 from gpu_wcoj.streams.operator import Kind, Node, Operator, OperatorScope, Time, in_order
 from gpu_wcoj.streams.operators.aggregate import (
     Aggregate,
     Distinct,
     IncrementalAggregate,
-    IncrementalCountDistinct,
     IncrementalDistinct,
     NestedAggregate,
     NestedDistinct,
@@ -71,7 +70,7 @@ Columns = str | int | Sequence[str | int]
 _OF_TRACES = (Inspect, Negate, DelayTrace, Consolidate)
 """Operators whose first stream may be a trace."""
 _WITH_TRACES = (
-    IncrementalAggregate, IncrementalCountDistinct, IncrementalDistinct, JoinTrace, NestedAggregate, NestedDistinct,
+    IncrementalAggregate, IncrementalDistinct, JoinTrace, NestedAggregate, NestedDistinct,
 )  # fmt: skip
 """Operators whose other streams may be traces."""
 On = Columns | Mapping[str | int, str | int]
@@ -332,8 +331,6 @@ class Stream:
         if self.scope.depth:
             return self._then(NestedAggregate(listed, aggregator), self.trace(listed), keys=len(listed))
         after = self.trace(listed, by=by)
-        if isinstance(aggregator, CountDistinct):
-            return self._then(IncrementalCountDistinct(listed, aggregator), after, keys=len(listed))
         return self._then(IncrementalAggregate(listed, aggregator), after, after.delay(), keys=len(listed))
 
     # Joins

@@ -96,51 +96,16 @@ class Aggregate(Operator):
         return f"{type(self.aggregator).__name__} by {', '.join(map(str, self.keys)) or 'nothing'}"
 
 
-class IncrementalCountDistinct(Aggregate):
-    """The change of the number of distinct values per group: distinct, then count. Not linear.
-
-    O(rows of the change), times a logarithm.
-    """
-
-    state: tuple[Trace, Trace]
-    """How often each value occurs in each group, and the totals of groups by word."""
-
-    aggregator: CountDistinct
-
-    def clock_start(self, scope: int) -> None:
-        """Reset to no rows at the start of the operator's clock."""
-        if scope == 0:
-            self.state = (
-                Trace(self.place, Sorting(None)),
-                Trace(self.place, Sorting(tuple(range(len(self.keys))))),
-            )
-
-    def evaluate(self, change: ZSet, after: Trace) -> ZSet:  # type: ignore[override]  # more inputs
-        """Return the change of the counts."""
-        if not len(change):
-            return NOTHING
-        place, (values, totals) = self.place, self.state
-        refuse_negative(place, change, after.weights_of(change), "aggregate")
-        pairs = self.aggregator.pairs(change, places_of(change.names, self.keys))
-        if not len(pairs):
-            return NOTHING
-        after_pairs = values.weights_of(pairs) + place.backend.asarray(pairs.stored_weights)
-        changed, out = distinct_change_of(place, pairs, after_pairs), NOTHING
-        if len(changed):
-            out, totals = self.aggregator.change(grouped(place, changed, range(len(self.keys))), totals)
-        self.state = values.append(pairs), totals
-        return out
-
-
 class IncrementalAggregate(Aggregate):
     """The change of an aggregate, from changes and the trace with and without them. Not linear.
 
-    Aggregates of totals (count, sum, mean) cost the size of the change; first rows of groups (min, max, top k) are read
-    from the front of the trace. All others, and orders of texts, read every group that changes.
+    Aggregates of totals (count, sum, mean, distinct count) cost the size of the change; first rows of groups (min, max,
+    top k) are read from the front of the trace. All others, and orders of texts, read every group that changes.
     """
 
-    state: tuple[DataType | None, Trace] | None = None
-    """The type of the aggregated column, and the totals of groups by word; None at first."""
+    state: tuple[DataType | None, Trace, Trace] | None = None
+    """The type of the aggregated column, the totals of groups by word, and for a distinct count how often each value
+    occurs in each group; None at first."""
 
     def clock_start(self, scope: int) -> None:
         """Reset to no rows at the start of the operator's clock."""
@@ -174,16 +139,20 @@ class IncrementalAggregate(Aggregate):
 
     def _follow_totals(self, aggregator: TotalsAggregator, change: ZSet, weights: Int64Array, before: Trace) -> ZSet:
         """Return the change of the rows from the totals of the changed groups."""
-        place, kind = self.place, aggregator.value_type(change)
+        place, kind, out = self.place, aggregator.value_type(change), NOTHING
+        keys: Sequence[int] = places_of(change.names, self.keys)
+        if self.state is None or self.state[0] != kind:
+            self.state = kind, self._totals_of(aggregator, before, change), Trace(place, Sorting(None))
+        _, totals, pairs = self.state
+        if isinstance(aggregator, CountDistinct):
+            change, keys = aggregator.pairs(change, keys), range(len(keys))
+            weights = pairs.weights_of(change) + place.backend.asarray(change.stored_weights)
+            pairs = pairs.append(change)
         if aggregator.counts_once:
             change = distinct_change_of(place, change, weights)
-            if not len(change):
-                return NOTHING
-        groups = grouped(place, change, places_of(change.names, self.keys))
-        if self.state is None or self.state[0] != kind:
-            self.state = kind, self._totals_of(aggregator, before, change)
-        out, totals = aggregator.change(groups, self.state[1])
-        self.state = kind, totals
+        if len(change):
+            out, totals = aggregator.change(grouped(place, change, keys), totals)
+        self.state = kind, totals, pairs
         return out
 
     def _totals_of(self, aggregator: TotalsAggregator, before: Trace, like: ZSet) -> Trace:
