@@ -16,7 +16,7 @@ import numpy as np
 
 from gpu_wcoj.arrow import decode, encode, sql_expressions
 from gpu_wcoj.backend import cpu_backend
-from gpu_wcoj.data.column import Column, Dictionary, float_codes, floats_of
+from gpu_wcoj.data.column import Column, Dictionary, dictionary_of, float_codes, floats_of
 from gpu_wcoj.data.rows import as_python, is_masked_array
 from gpu_wcoj.data.schema import TIME_UNITS, DataType
 from gpu_wcoj.errors import CalculationError, FunctionError, TypeMismatchError, UnsupportedTypeError
@@ -402,7 +402,7 @@ class BoundFunction:
                 kind, column = parameter, converted
             key.append(0 if code is None else int(converted[0]))
             try:
-                shown += [None] if code is None else _decoded(kind, column, self._dictionary(kind))
+                shown += [None] if code is None else _decoded(kind, column, dictionary_of(kind, self.dictionaries))
             except UnsupportedTypeError:
                 shown.append(code)
         if failure is None:
@@ -417,9 +417,6 @@ class BoundFunction:
         error = FunctionError(where, self.function.name, tuple(shown), failure.why, failure.value)
         error.__cause__ = failure.cause
         return error
-
-    def _dictionary(self, kind: DataType) -> Dictionary | None:
-        return None if not kind.has_dictionary else self.dictionaries[0 if kind.dictionary == "string" else 1]
 
     def _results(self, keys: list[Int64Array]) -> tuple[Int64Array, BoolArray, BoolArray]:
         """Return codes, nulls and failures for combinations of arguments that the parameters have."""
@@ -522,17 +519,21 @@ class BoundFunction:
             return self._call_sql(function, keys, columns, masks)
         assert isinstance(function, Function)
         parts = list(zip(function.parameters, columns, masks, strict=True))
-        returns, dictionary = function.returns, self._dictionary(function.returns)
+        returns, dictionary = function.returns, dictionary_of(function.returns, self.dictionaries)
         try:
             if function.arrays:
-                arrays = [_array(kind, column, self._dictionary(kind), mask) for kind, column, mask in parts]
+                arrays = [
+                    _array(kind, column, dictionary_of(kind, self.dictionaries), mask) for kind, column, mask in parts
+                ]
                 try:
                     return _encoded_array(returns, function.call(*arrays), n, dictionary)
                 except Exception as error:  # of the user's function; then each row is called for by itself
                     if n == 1:
                         return _failed(_raised(error))
                     return _joined([self._call([key[row : row + 1] for key in keys]) for row in range(n)])
-            values = [_decoded(kind, column, self._dictionary(kind), mask) for kind, column, mask in parts]
+            values = [
+                _decoded(kind, column, dictionary_of(kind, self.dictionaries), mask) for kind, column, mask in parts
+            ]
         except UnsupportedTypeError as error:  # of a time that Python does not have
             if n == 1:
                 return _failed(Failure(f"cannot be called: {str(error).splitlines()[0].rstrip('.')}", None, error))
@@ -554,7 +555,7 @@ class BoundFunction:
     def _arguments(self, columns: Sequence[Int64Array], masks: Sequence[BoolArray | None]) -> list[Column]:
         """Return arguments as columns."""
         return [
-            Column(kind, codes, None if mask is None else ~mask, self._dictionary(kind))
+            Column(kind, codes, None if mask is None else ~mask, dictionary_of(kind, self.dictionaries))
             for kind, codes, mask in zip(self.function.parameters, columns, masks, strict=True)
         ]
 
@@ -640,7 +641,7 @@ class BoundGroups:
         functions, order = self.functions, self._order(rows)
         order = np.repeat(order, rows.repeats[order])
         columns = [
-            Column(kind, codes[order], None if null is None else ~null[order], self._dictionary(kind))
+            Column(kind, codes[order], None if null is None else ~null[order], dictionary_of(kind, self.dictionaries))
             for kind, codes, null in zip(self.kinds, rows.codes, rows.null, strict=True)
         ]
         arrays = list(map(decode, columns))
@@ -667,14 +668,11 @@ class BoundGroups:
         null = [np.zeros(len(place), np.bool_) if one.valid is None else ~one.valid for one in results]
         return ComputedRows(numbers, [np.array(one.codes) for one in results], null)
 
-    def _dictionary(self, kind: DataType) -> Dictionary | None:
-        return None if not kind.has_dictionary else self.dictionaries[0 if kind.dictionary == "string" else 1]
-
     def _order(self, rows: GroupRows) -> Int64Array:
         """Return the order of rows by group and then by their values, nulls last."""
         keys: list[Any] = []
         for kind, codes, null in zip(self.kinds, rows.codes, rows.null, strict=True):
-            dictionary = self._dictionary(kind)
+            dictionary = dictionary_of(kind, self.dictionaries)
             if null is not None:
                 keys.append(null)
             if dictionary is not None:

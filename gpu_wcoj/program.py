@@ -14,7 +14,7 @@ from gpu_wcoj.backend import Backend, BackendName, select_backend
 from gpu_wcoj.budget import Budget
 from gpu_wcoj.circuit.circuit import TickResult
 from gpu_wcoj.circuit.operator import ChangeCount, count_answer_rows
-from gpu_wcoj.data.column import Column, Dictionary, read_only
+from gpu_wcoj.data.column import Column, Dictionary, dictionary_of, read_only
 from gpu_wcoj.data.rows import Row, merge_relations
 from gpu_wcoj.data.schema import INT64, DataType
 from gpu_wcoj.engine.compile import CompiledProgram, Compiler, stored_columns
@@ -120,7 +120,7 @@ class Emitter:
     def values_of(self, relation: str, column: int, codes: Sequence[int]) -> list[Any]:
         """Return the values of codes of a column."""
         kind = self._kinds_of(relation)[column]
-        stored = Column(kind, np.array(codes, np.int64), None, _dictionary_of(kind, self.dictionaries))
+        stored = Column(kind, np.array(codes, np.int64), None, dictionary_of(kind, self.dictionaries))
         return python_values(stored)
 
     def empty(self, name: str) -> ZSet:
@@ -247,7 +247,7 @@ def as_zset(
     for column, kind in enumerate(kinds):
         flag = shape.flag(column) if n_stored > arity else None
         valid = None if flag is None or not bool(stored[flag].any()) else stored[flag] == 0
-        columns.append(Column(kind, stored[column], valid, _dictionary_of(kind, dictionaries)))
+        columns.append(Column(kind, stored[column], valid, dictionary_of(kind, dictionaries)))
     place = None if backend.device is None else backend
     if are_sorted and len(filled) == 1 and n_stored == arity:
         return ZSet(names, tuple(columns), weights, backend=place)
@@ -264,14 +264,8 @@ def is_lent(array: Any) -> bool:
 def no_rows(names: tuple[str, ...], kinds: Sequence[DataType], dictionaries: tuple[Dictionary, Dictionary]) -> ZSet:
     """Return the Z-set of these columns without rows."""
     nothing = np.empty(0, np.int64)
-    columns = tuple(Column(kind, nothing, None, _dictionary_of(kind, dictionaries)) for kind in kinds)
+    columns = tuple(Column(kind, nothing, None, dictionary_of(kind, dictionaries)) for kind in kinds)
     return ZSet(names, columns, nothing)
-
-
-def _dictionary_of(kind: DataType, dictionaries: tuple[Dictionary, Dictionary]) -> Dictionary | None:
-    if not kind.has_dictionary:
-        return None
-    return dictionaries[0 if kind.dictionary == "string" else 1]
 
 
 # The run of a tick: read the changes, evaluate them, commit; or leave the state as it was.

@@ -729,6 +729,11 @@ class Dictionary:
 
 
 @lru_cache(maxsize=1024)
+def dictionary_of(kind: DataType, dictionaries: tuple[Dictionary, Dictionary]) -> Dictionary | None:
+    """Return the one of the dictionaries of text and of bytes that has a type's values; None if codes are values."""
+    return dictionaries[0 if kind.dictionary == "string" else 1] if kind.has_dictionary else None
+
+
 def whole_pattern(pattern: str) -> str | None:
     r"""Return the pattern anchored at both ends of a text; None if RE2 rejects `pattern`.
 

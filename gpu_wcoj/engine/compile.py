@@ -15,7 +15,7 @@ import numpy as np
 from gpu_wcoj.backend import Backend
 from gpu_wcoj.circuit.circuit import Circuit, InputChange
 from gpu_wcoj.circuit.head import AuxiliaryHead, Head, as_recomputation
-from gpu_wcoj.data.column import Column, Dictionary, without_zero_signs
+from gpu_wcoj.data.column import Column, Dictionary, dictionary_of, without_zero_signs
 from gpu_wcoj.data.schema import INT64, MAX_DIGITS, DataType
 from gpu_wcoj.engine.ingest import Incoming
 from gpu_wcoj.engine.options import ProgramOptions, state_is_shared
@@ -386,11 +386,7 @@ class Compiler:
                 kind = natural
         codes = np.array([0 if value is None else self._encode_constant(kind, value) for value in values], np.int64)
         is_valid = None if len(present_values) == len(values) else valid
-        return Column(kind, codes, is_valid, self._dictionary(kind))
-
-    def _dictionary(self, kind: DataType) -> Dictionary | None:
-        """Return the dictionary of a type's values; None if its codes are the values."""
-        return self.dictionaries[0 if kind.dictionary == "string" else 1] if kind.has_dictionary else None
+        return Column(kind, codes, is_valid, dictionary_of(kind, self.dictionaries))
 
     def constant_codes(self, types: Types) -> Encode:
         """Return the function from (relation, column, constant) to the code in the column's type."""
@@ -450,8 +446,10 @@ class Compiler:
 
         distinct, positions = np.unique(codes, return_inverse=True)
         if now.family == "wide" and was.family in ("integer", "decimal"):
-            return Column(was, codes, None, self._dictionary(was)).as_type(now, self.dictionaries[1]).codes
-        values = to_python(Column(was, distinct, None, self._dictionary(was)))
+            return (
+                Column(was, codes, None, dictionary_of(was, self.dictionaries)).as_type(now, self.dictionaries[1]).codes
+            )
+        values = to_python(Column(was, distinct, None, dictionary_of(was, self.dictionaries)))
         recoded: Int64Array = np.array([self._encode_constant(now, value, keeps=keeps) for value in values], np.int64)[
             positions
         ]

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from gpu_wcoj.backend import Backend
-from gpu_wcoj.data.column import Column, Dictionary, without_zero_signs
+from gpu_wcoj.data.column import Column, Dictionary, dictionary_of, without_zero_signs
 from gpu_wcoj.data.schema import DataType
 from gpu_wcoj.data.wide import codes_of
 from gpu_wcoj.errors import ColumnError, SchemaError, TypeMismatchError
@@ -84,7 +84,7 @@ class Place:
 
     def dictionary(self, kind: DataType) -> Dictionary | None:
         """Return the dictionary of a type's codes; None if codes are the values."""
-        return {"string": self.string, "binary": self.binary}.get(kind.dictionary)
+        return dictionary_of(kind, (self.string, self.binary))
 
     def converted(self, column: Column, kind: DataType) -> Column:
         """Return the same values in a type that contains them all."""

@@ -13,7 +13,6 @@ from gpu_wcoj.circuit.head import Head
 from gpu_wcoj.circuit.recursion.plan import ranked_query
 from gpu_wcoj.circuit.recursion.relation import iteration_ranges
 from gpu_wcoj.circuit.source import refuse_overflow
-from gpu_wcoj.data.column import Column
 from gpu_wcoj.data.schema import INT64
 from gpu_wcoj.engine.compile import CompiledProgram, Compiler, stored_columns
 from gpu_wcoj.engine.ingest import Incoming
@@ -28,6 +27,7 @@ from gpu_wcoj.planner.body import Shape, normalise
 from gpu_wcoj.planner.catalog import Catalog
 from gpu_wcoj.planner.lower import Plan, delta_query
 from gpu_wcoj.planner.types import Types, names_of
+from gpu_wcoj.program import as_zset
 from gpu_wcoj.query.check import check
 from gpu_wcoj.query.datalog import parse
 from gpu_wcoj.query.ir import NULL, Constant, Rule, Rules, Variable
@@ -345,16 +345,9 @@ class Multiway(Operator):
 
     def _result(self, compiled: CompiledProgram, stored: Sequence[Int64Array], weights: Int64Array) -> ZSet:
         name = self.rules.rules[0].head.relation
-        place, shape = self.place, compiled.shapes[name]
-        columns = []
-        for position in range(len(shape.nullable)):
-            flag, kind = shape.flag(position), compiled.kinds[name, position] or INT64
-            valid = None if flag is None else stored[flag] == 0
-            if valid is not None and bool(valid.all()):
-                valid = None
-            columns.append(Column(kind, stored[position], valid, place.dictionary(kind)))
-        make = place.made if any(column.stored_valid is not None for column in columns) else place.trusted
-        return make(self._names, columns, weights)
+        kinds = [compiled.kinds[name, column] or INT64 for column in range(len(self._names))]
+        rows = [PhaseRows(stored, weights, is_owned=True)]
+        return as_zset(self._names, kinds, compiled.shapes[name], rows, compiled.dictionaries, self.place.backend)
 
     @property
     def settled(self) -> bool:
