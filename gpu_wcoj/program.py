@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -1685,3 +1687,17 @@ class Program(Inspected):
 
     def _no_change(self) -> ChangeCount:
         return ChangeCount(None, None, 0) if self.bag else ChangeCount(0, 0, 0)
+
+
+def describe_option(name: str) -> str:
+    """Return the first sentence of an option's documentation, without markup.
+
+    Examples
+    --------
+    >>> describe_option("threads")
+    'Threads that share large ticks; by default the available processors.'
+    """
+    entry = re.search(rf"^{name}\n((?: +.*\n)+)", inspect.getdoc(Program) or "", re.MULTILINE)
+    text = " ".join(entry[1].split()) if entry else ""
+    sentence = text.partition(". ")[0].removesuffix(".") + "."
+    return re.sub(r'`+"?([^`"]*)"?`+', r"\1", sentence) if text else ""

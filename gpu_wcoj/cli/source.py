@@ -23,14 +23,14 @@ from gpu_wcoj.backend import BackendName
 from gpu_wcoj.cli import FLAG
 from gpu_wcoj.cli.answers import PrintedRelation
 from gpu_wcoj.data.schema import DataType
-from gpu_wcoj.engine.options import ProgramOptions, describe_option
+from gpu_wcoj.engine.options import ProgramOptions
 from gpu_wcoj.errors import SourceMap, UnknownRelationError, UnsupportedError, UsageError
 from gpu_wcoj.files.formats import open_bytes
 from gpu_wcoj.files.output import OutputSpec, check_apart
 from gpu_wcoj.files.reader import columns_of
 from gpu_wcoj.files.spec import STANDARD_INPUT, InputSpec, parse_input
 from gpu_wcoj.planner.ir import Strategy
-from gpu_wcoj.program import ChangeCount, Program, TickReport
+from gpu_wcoj.program import ChangeCount, Program, TickReport, describe_option
 from gpu_wcoj.query.check import check_required, unnamed_inputs
 from gpu_wcoj.query.ir import Atom, Constant, Directive, Rule, Rules
 from gpu_wcoj.query.languages import BAGS, BY_NAME, Language, language_of_file

@@ -216,7 +216,10 @@ class Column:
         return self.stored
 
     def gather(self, rows: npt.NDArray[np.intp] | Int64Array | BoolArray | slice) -> Column:
-        """Return the rows at these positions, under this mask, or in this slice; on the host if these are there."""
+        """Return the rows at these positions, under this mask, or in this slice.
+
+        They are on the host if the positions or the mask are there.
+        """
         on_host = isinstance(rows, np.ndarray)
         codes, valid = (self.codes, self.valid) if on_host else (self.stored, self.stored_valid)
         if valid is not None:
@@ -730,7 +733,7 @@ class Dictionary:
 
 @lru_cache(maxsize=1024)
 def dictionary_of(kind: DataType, dictionaries: tuple[Dictionary, Dictionary]) -> Dictionary | None:
-    """Return the one of the dictionaries of text and of bytes that has a type's values; None if codes are values."""
+    """Return the dictionary of a type, of those of text and bytes; None if codes are values."""
     return dictionaries[0 if kind.dictionary == "string" else 1] if kind.has_dictionary else None
 
 

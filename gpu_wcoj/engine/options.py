@@ -1,10 +1,8 @@
-"""Options of a program, each declared, documented and validated once."""
+"""Options of a program, each declared and validated once."""
 
 from __future__ import annotations
 
-import inspect
 import os
-import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
@@ -32,8 +30,8 @@ from gpu_wcoj.trace.spine import MergePolicy
 from gpu_wcoj.units import machine_memory, part_of
 from gpu_wcoj.user_functions import Function
 
-# The record of options. Functions that users call spell them out again, because editors show signatures;
-# `tests/engine/test_options.py` compares these with the record.
+# The record of options. Functions that users call spell them out again, because editors show signatures, and `Program`
+# documents them; `tests/engine/test_options.py` compares these with the record.
 
 
 def validate_flag(option: str, value: object) -> bool:
@@ -230,71 +228,7 @@ def _rule(
 
 @dataclass(frozen=True)
 class ProgramOptions:
-    """Options of a program.
-
-    Attributes
-    ----------
-    bag
-        Exact bag weights (Z-sets) instead of sets: weights of equal rows add, heads keep multiplicities.
-    keep
-        Heads whose answer is stored between ticks, so that `relation` need not join it again.
-    outputs
-        Heads whose changes `step` returns; by default the heads of ``.output`` lines, else the heads that no rule
-        outside of their own recursion reads.
-    backend
-        Place of the state and the joins: ``"auto"`` (the GPU if there is one, else the CPU), ``"cpu"`` or ``"cuda"``.
-    gpu_memory
-        Maximum memory of the GPU for the process: bytes (8000000000, ``"8GB"``) or a share (0.5, ``"50%"``); by
-        default all of it. One pool serves all programs of the process. Ignored on the CPU.
-    route
-        Side on which ticks run if the state is on a device: ``"auto"``, ``"device"``, ``"cpu"``, or the number of
-        changed rows from which they run on the device. ``"auto"`` is a twin of the state on the CPU if that is
-        estimated to cost less, by the changed rows and the values that joins look at. `explain` shows the choice.
-    twin_memory
-        Maximum host memory of the twin, in the same forms; by default a quarter. A larger state has no twin.
-    twin
-        Backend of the twin; by default the CPU if the state is on a device, else there is no twin.
-    threads
-        Threads that share large ticks; by default the available processors.
-    chunk_rows
-        Maximum rows of intermediate results in memory, per level; by default chosen on a GPU by its free memory.
-    iterations
-        Maximum iterations of a recursion in one tick; by default 100,000. A tick that needs more is undone.
-    limit
-        Maximum rows of an answer, or of its change in a tick; by default there is no limit. Like the next two, it
-        raises an error before it is exceeded, and the state stays as before.
-    timeout
-        Maximum seconds of a tick or of an answer; by default there is no limit. It is tested between pieces of rows.
-    memory
-        Maximum memory of the state and of the rows of an answer: bytes, ``"8GB"`` or a share of the machine's memory,
-        ``"50%"``; by default there is no limit. Intermediate results are limited by `chunk_rows`.
-    replan
-        Plan again before a tick if the ticks so far have looked at this factor more, or fewer, values than estimated,
-        and if it pays; a number above 1, or None for never. Answers do not change.
-    analyze
-        Measure every tick for ``explain(analyze=True)``; this makes ticks slower.
-    strategy
-        Join of a change with the other atoms of a rule: ``"wcoj"`` binds one variable at a time in all atoms that
-        contain it, ``"binary"`` joins one atom after the other, ``"auto"`` is the cheaper one by estimate. Answers
-        are the same.
-    order
-        Per head, variables of its rules in the order in which to bind them, before all others: ``{"triangle": ["b",
-        "a"]}``; variables of the changed atom always come first. ``"auto"`` joins such rules as ``"wcoj"``.
-    schema
-        Types of input columns by relation, ``{"edge": ["int64", "int64"]}`` or ``{"edge": {"src": "int64", ...}}``;
-        by default the types of the first rows. Integers outside a declared type are an error. Missing names are taken
-        from the first table that has names.
-    inputs
-        Relations that may get rows later, ``["edge", "node"]``. Every relation that rules read and none defines must
-        be in it, in `schema`, or in a ``.decl`` or ``.input`` line. If `inputs` is left out, the first change may name
-        them instead: a relation that neither it nor anything else names is treated as misspelled.
-    functions
-        Python functions that the text may call, as `gpu_wcoj.function` declares them.
-    merge_policy
-        Conditions under which batches of an arrangement merge; by default those of `MergePolicy`.
-    single_tick
-        Only answer once, by `answer`: rows are indexed only where the answer looks them up. Recursive programs and
-        programs on a GPU index all rows.
+    """Options of a program, as `gpu_wcoj.program.Program` documents them.
 
     Raises
     ------
@@ -450,20 +384,6 @@ OPTIONS: Final = tuple(declared.name for declared in fields(ProgramOptions))
 
 STORED_OPTIONS: Final = tuple(declared.name for declared in fields(ProgramOptions) if declared.metadata["is_stored"])
 """The options that are part of a program's definition in a checkpoint."""
-
-
-def describe_option(name: str) -> str:
-    """Return the first sentence of an option's documentation, without markup.
-
-    Examples
-    --------
-    >>> describe_option("threads")
-    'Threads that share large ticks; by default the available processors.'
-    """
-    entry = re.search(rf"^{name}\n((?: +.*\n)+)", inspect.getdoc(ProgramOptions) or "", re.MULTILINE)
-    text = " ".join(entry[1].split()) if entry else ""
-    sentence = text.partition(". ")[0].removesuffix(".") + "."
-    return re.sub(r'`+"?([^`"]*)"?`+', r"\1", sentence) if text else ""
 
 
 def _check_order(rules: Rules, head: str, names: Sequence[str]) -> None:

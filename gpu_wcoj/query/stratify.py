@@ -86,7 +86,9 @@ def components(reads: Mapping[_T, Collection[_T]]) -> list[tuple[_T, ...]]:
 
 
 def cycle(start: _T, members: Collection[_T], reads: Mapping[_T, Collection[_T]]) -> list[_T]:
-    """Return a shortest path from a head of a component back to itself, both ends included; empty without any.
+    """Return a shortest path from a head of a component back to itself, both ends included.
+
+    Empty if there is none.
 
     Examples
     --------

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import App, Parameter
 
 from gpu_wcoj.backend import BackendName
-from gpu_wcoj.engine.options import describe_option
 from gpu_wcoj.errors import ColumnError, GpuWcojError, InputFileError, UnknownRelationError, UsageError
 from gpu_wcoj.files.formats import open_bytes
 from gpu_wcoj.files.spec import ColumnName, InputSpec, parse_input
+from gpu_wcoj.program import describe_option
 from gpu_wcoj.query.check import check_required
 from gpu_wcoj.query.datalog import parse
 from gpu_wcoj.query.languages import language_of_file

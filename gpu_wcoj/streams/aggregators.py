@@ -22,7 +22,7 @@ from gpu_wcoj.streams.trace import Groups, Trace, grouped
 from gpu_wcoj.trace.arrangement import ArrangementKey
 from gpu_wcoj.zset.arrays import BoolArray, positions
 from gpu_wcoj.zset.index import IndexedZSet
-from gpu_wcoj.zset.zset import ZSet, select_columns, sort_keys, take, unit
+from gpu_wcoj.zset.zset import ZSet, select_columns, sort_keys, take_rows, unit
 
 ColumnName = str | int
 """A column by name or position."""
@@ -290,7 +290,7 @@ def _read(
     n_rows_read: int,
     k: int,
 ) -> tuple[list[Int64Array], Int64Array, Int64Array, BoolArray]:
-    """Return first rows of groups within `take` rows per batch, and a mask of complete groups.
+    """Return first rows of groups within some rows per batch, and a mask of complete groups.
 
     The rows are returned as levels, weights and owners.
     """
@@ -547,4 +547,4 @@ class ApplyRows(Aggregator):
 
 def _sort_groups(groups: Groups) -> Groups:
     """Return the groups with rows sorted by their values."""
-    return Groups(groups.place, take(groups.rows, in_order(groups, [])), groups.keys, groups.starts)
+    return Groups(groups.place, take_rows(groups.rows, in_order(groups, [])), groups.keys, groups.starts)

@@ -17,7 +17,7 @@ from gpu_wcoj.streams.device_context import NOTHING, Place, common_type, is_noth
 from gpu_wcoj.trace.spine import Spine
 from gpu_wcoj.zset.arrays import BoolArray, positions, stacked
 from gpu_wcoj.zset.index import IndexedZSet
-from gpu_wcoj.zset.zset import ZSet, check_arity, code_keys, select_columns, take
+from gpu_wcoj.zset.zset import ZSet, check_arity, code_keys, select_columns, take_rows
 
 # Storage layout of traces: the order of columns and the levels of the tries.
 
@@ -503,7 +503,7 @@ def grouped(place: Place, zset: ZSet, keys: Sequence[int]) -> Groups:
     levels = code_keys([zset.columns[key] for key in keys], xp)
     if tuple(keys) != tuple(range(len(keys))):
         order = kernels.lexsort(levels)
-        zset = take(zset, order)
+        zset = take_rows(zset, order)
         levels = [level[order] for level in levels]
     return Groups(place, zset, tuple(keys), kernels.run_starts(levels))
 
@@ -521,6 +521,6 @@ def refuse_negative(place: Place, zset: ZSet, weights: Int64Array, doing: str) -
     """Raise if one of these weights of the rows is negative."""
     (below,) = positions(place.backend, weights < 0)
     if len(below):
-        row = take(zset, below[:1]).rows()[0][0]
+        row = take_rows(zset, below[:1]).rows()[0][0]
         weight = int(place.backend.to_host(weights[below[:1]])[0])
         raise NegativeWeightError(doing, row, weight, hint=", or put distinct before it")

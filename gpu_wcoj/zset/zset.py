@@ -517,7 +517,7 @@ def code_keys(columns: Sequence[Column], xp: Any = np) -> list[Int64Array]:
 
 
 def columns_of_keys(like: Sequence[Column], keys: Iterable[Int64Array], backend: Backend) -> Columns:
-    """Return the columns of rows given as `code_keys`; waits once for a device if there are nulls."""
+    """Return the columns of rows that are given as `code_keys`. Waits once if there are nulls."""
     parts = iter(keys)
     pairs = [(None if column.stored_valid is None else next(parts) != 0, next(parts)) for column in like]
     n_values = iter(numbers(backend, *(valid.sum() for valid, _ in pairs if valid is not None)))
@@ -654,7 +654,7 @@ def weight_of(zset: ZSet, row: tuple[Any, ...]) -> int:
     for column, value in zip(zset.columns, row, strict=True):
         if column.type.family == "integer" and type(value) is int and _LOWEST <= value <= _HIGHEST:
             mask &= column.codes == value
-    equal_rows = [(present_row, weight) for present_row, weight in take(zset, mask).rows() if present_row == row]
+    equal_rows = [(present_row, weight) for present_row, weight in take_rows(zset, mask).rows() if present_row == row]
     same = (weight for present_row, weight in equal_rows if repr(present_row) == repr(row))  # Python's 0.0 equals -0.0
     return next(same, equal_rows[0][1] if equal_rows else 0)
 
@@ -678,7 +678,7 @@ def plus(left: ZSet, right: ZSet, binary: Dictionary | None = None) -> ZSet:
 
 
 def minus(left: ZSet, right: ZSet, binary: Dictionary | None = None) -> ZSet:
-    """``(left - right)(row) = left(row) - right(row)``, with the names of `left`; `binary` as in `plus`."""
+    """``(left - right)(row) = left(row) - right(row)``; otherwise as `plus`."""
     weights, xp = right.stored_weights, np if right.backend is None else right.backend.xp
     if not _has_lowest(right):
         return plus(left, ZSet(right.names, right.columns, -weights, right.weight_name, right.backend), binary)
@@ -687,7 +687,9 @@ def minus(left: ZSet, right: ZSet, binary: Dictionary | None = None) -> ZSet:
     twice = tuple(column.stack(column.gather(lowest), xp) for column in right.columns)
     weights = xp.concatenate([-xp.where(weights == _LOWEST, _LOWEST + 1, weights), xp.ones(len(lowest), np.int64)])
     if not left.columns and not len(left):
-        left = take(ZSet(right.names, right.columns, right.stored_weights, left.weight_name, right.backend), slice(0))
+        left = take_rows(
+            ZSet(right.names, right.columns, right.stored_weights, left.weight_name, right.backend), slice(0)
+        )
     check_arity(left.names, right.names)
     if is_turned(left.names, right.names):
         twice = tuple(twice[right.names.index(name)] for name in left.names)
@@ -699,7 +701,7 @@ def _has_lowest(zset: ZSet) -> bool:
 
 
 def _added(left: ZSet, right: ZSet, binary: Dictionary | None) -> ZSet:
-    """Return the sum of two Z-sets with the same columns in the same order; rows of `right` may repeat."""
+    """Return the sum of two Z-sets with the same columns; rows of `right` may repeat."""
     left, right, backend = _in_one_memory(left, right)
     xp = np if backend is None else backend.xp
     columns = [a.stack(b, xp) for a, b in _aligned(left, right, backend, binary)]
@@ -746,7 +748,7 @@ def is_turned(left: Sequence[str], right: Sequence[str]) -> bool:
 def _aligned(
     left: ZSet, right: ZSet, backend: Backend | None, binary: Dictionary | None = None
 ) -> list[tuple[Column, Column]]:
-    """Return the columns of both sides in pairs of one type and one dictionary, in the memory of the backend."""
+    """Return the columns of both sides in pairs of one type, dictionary and memory."""
     pairs = []
     for name, left_column, right_column in zip(left.names, left.columns, right.columns, strict=True):
         try:
@@ -800,7 +802,7 @@ def scale(zset: ZSet, factor: int | np.integer[Any]) -> ZSet:
         raise UsageError.wrong_type("factor", factor, "an integer")
     factor = int(factor)
     if factor == 0:
-        return take(zset, slice(0))
+        return take_rows(zset, slice(0))
     weights = zset.stored_weights
     if _largest(weights, zset.backend) * abs(factor) > _HIGHEST:
         for row_index, weight in enumerate(zset.weights.tolist()):
@@ -839,7 +841,7 @@ def filter_rows(zset: ZSet, condition: BoolArray | Callable[..., Any]) -> ZSet:
             f"a boolean mask of shape {zset.weights.shape}",
             "Return one boolean per row; a function gets one array per column.",
         )
-    return take(zset, mask)
+    return take_rows(zset, mask)
 
 
 def map_rows(
@@ -887,11 +889,14 @@ def select_columns(zset: ZSet, places: Sequence[int], names: Sequence[str] | Non
 def select_rows(zset: ZSet, mask: BoolArray) -> ZSet:
     """Return the rows that a mask selects; the Z-set itself if these are all."""
     rows = np.flatnonzero(mask) if zset.backend is None else positions(zset.backend, mask)[0]
-    return zset if len(rows) == len(zset) else take(zset, rows)
+    return zset if len(rows) == len(zset) else take_rows(zset, rows)
 
 
-def take(zset: ZSet, rows: Any) -> ZSet:
-    """Return the rows at ascending positions, under a mask, or in a slice; on the host if these are there."""
+def take_rows(zset: ZSet, rows: Any) -> ZSet:
+    """Return the rows at ascending positions, under a mask, or in a slice.
+
+    They are on the host if the positions or the mask are there.
+    """
     columns = tuple(column.gather(rows) for column in zset.columns)
     on_host = isinstance(rows, np.ndarray)
     weights = (zset.weights if on_host else zset.stored_weights)[rows]

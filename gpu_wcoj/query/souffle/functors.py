@@ -174,8 +174,6 @@ SPELLED: Final = (
     "as", "ord", "range", "to_float", "to_number", "to_string", "to_unsigned", "autoinc",
 )  # fmt: skip
 """Functors that become others by the types of their arguments; see `gpu_wcoj.query.souffle.rewriting`."""
-INFIX: Final = ("lor", "lxor", "land", "bor", "bxor", "band", "bshl", "bshr", "bshru")
-"""Functors that stand between their arguments."""
 
 
 @lru_cache(maxsize=1024)

@@ -25,7 +25,7 @@ from gpu_wcoj.streams.trace import (
     upto,
 )
 from gpu_wcoj.zset.arrays import positions
-from gpu_wcoj.zset.zset import ZSet, distinct, take, unit
+from gpu_wcoj.zset.zset import ZSet, distinct, take_rows, unit
 
 
 class Distinct(Operator):
@@ -63,7 +63,7 @@ def distinct_change_of(place: Place, change: ZSet, after: Int64Array) -> ZSet:
         return place.made((), (), place.backend.to_host(signs))
     (rows,) = positions(place.backend, signs != 0)
     turned = place.trusted(change.names, change.columns, signs)
-    return turned if len(rows) == len(change) else take(turned, rows)
+    return turned if len(rows) == len(change) else take_rows(turned, rows)
 
 
 def aggregate_rows(place: Place, rows: ZSet, keys: Sequence[ColumnName], aggregator: Aggregator) -> ZSet:
@@ -219,7 +219,7 @@ class Nested(Pending):
         pairs = backend.kernels.distinct_rows([times[ahead], entries.owner[ahead].astype(np.int64)])
         for iteration, begin, end in iteration_ranges(pairs[0], backend):
             rows = xp.sort(pairs[1][begin:end])
-            groups = take(touched, rows) if touched.columns else touched
+            groups = take_rows(touched, rows) if touched.columns else touched
             scheduled = self.state.get(iteration)
             self.state[iteration] = groups if scheduled is None else unit(place.plus(scheduled, groups))
 
@@ -235,7 +235,7 @@ class NestedDistinct(Nested):
         if not len(change) and not self.state:
             return change
         out = self._change(change, trace, range(len(trace.names)), distinct)
-        return out if out.columns or len(out) or not change.columns else take(change, slice(0))
+        return out if out.columns or len(out) or not change.columns else take_rows(change, slice(0))
 
 
 class NestedAggregate(Nested, Aggregate):

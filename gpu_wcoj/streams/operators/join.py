@@ -14,7 +14,7 @@ from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.streams.device_context import NOTHING, Place, is_nothing, places_of
 from gpu_wcoj.streams.operator import Operator, Pending, split_by_iteration, take_due
 from gpu_wcoj.streams.trace import ColumnName, Sorting, TimedTrace, Trace
-from gpu_wcoj.zset.zset import ZSet, select_columns, select_rows, take
+from gpu_wcoj.zset.zset import ZSet, select_columns, select_rows, take_rows
 
 # Pairs of rows with equal keys: the common part of all joins of two streams.
 
@@ -205,7 +205,7 @@ class Semijoin(Operator):
 
     def evaluate(self, left: ZSet, right: ZSet) -> ZSet:
         """Return the rows that have a match."""
-        return take(left, has_match(self.place, self.shape, left, right)) if len(left) else left
+        return take_rows(left, has_match(self.place, self.shape, left, right)) if len(left) else left
 
 
 # Antijoin: the rows of one stream that have no match in another.
@@ -244,5 +244,5 @@ class Pad(Operator):
     def evaluate(self, rows: ZSet, other_side: ZSet) -> ZSet:
         """Return the padded rows."""
         if other_side.columns:
-            self.state = self.place.plus(take(other_side, slice(0)), self.state)
+            self.state = self.place.plus(take_rows(other_side, slice(0)), self.state)
         return pad_rows(self.place, self.shape, rows, self.state, self.rows_are_left)

@@ -16,7 +16,7 @@ from gpu_wcoj.kernels.protocol import BoolArray, Int64Array
 from gpu_wcoj.streams.device_context import NOTHING, Place, is_nothing, places_of
 from gpu_wcoj.streams.operator import Node, Operator, Stateful, Time
 from gpu_wcoj.streams.trace import Sorting, TimedTrace, Trace
-from gpu_wcoj.zset.zset import ZSet, negate, select_columns, select_rows, take, to_host
+from gpu_wcoj.zset.zset import ZSet, negate, select_columns, select_rows, take_rows, to_host
 
 
 def input_arrays(zset: ZSet, chosen_columns: Sequence[str | int] | None = None) -> list[Any]:
@@ -365,7 +365,7 @@ class Source(Operator):
         names = named_after(rows.names, table_names)
         if empty.columns:
             rows = self._in_known_columns(rows, empty, table_names)
-        self.state = (take(rows, slice(0)), names) if rows.columns else (NOTHING, None)
+        self.state = (take_rows(rows, slice(0)), names) if rows.columns else (NOTHING, None)
         return rows
 
     def _in_known_columns(self, rows: ZSet, empty: ZSet, table_names: tuple[str, ...] | None) -> ZSet:
@@ -411,7 +411,7 @@ def as_zset(
     table_names: tuple[str, ...] | None = None,
     is_declared: bool = False,
 ) -> ZSet:
-    """Return user data (a Z-set, a table with a column ``weight``, or rows) as a Z-set of the circuit.
+    """Return a Z-set, a table with a column ``weight``, or rows as a Z-set of the circuit.
 
     Parameters
     ----------
@@ -448,7 +448,7 @@ class Sink(Operator):
         if is_nothing(value):
             return self.state
         if value.columns:
-            self.state = take(value, slice(0))
+            self.state = take_rows(value, slice(0))
         return value
 
 
@@ -502,7 +502,7 @@ class Introduce(Stateful):
         """Return the value at iteration 0, else no rows."""
         now = value if self.time.iteration == 0 else NOTHING
         if self.time.iteration and value.columns:
-            now = take(value, slice(0))
+            now = take_rows(value, slice(0))
         self.state = NOTHING, not len(now)
         return now
 
