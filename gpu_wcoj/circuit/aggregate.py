@@ -407,7 +407,10 @@ def _rounded(words: Mapping[int, int]) -> float:
 
 
 INITIAL_WINDOW = 4
-"""Values of a group and batch in the first search window; it grows eightfold while no value is present."""
+"""Least nodes of a group and batch in the first search window."""
+
+ALL = 1 << 62
+"""More nodes, each with a row or more, than a group can have."""
 
 Batches = Sequence[IndexedZSet]
 
@@ -512,86 +515,168 @@ def extreme_values(
     rank
         Sort position per code of texts; None if values are not texts.
     """
-    xp = backend.xp
-    has_value: BoolArray = xp.zeros(n, np.bool_)
-    best: Int64Array = xp.zeros(n, np.int64)
-    waiting: Int64Array = xp.arange(n)
-    batches = [batch for batch in batches if len(batch)]
-    window = INITIAL_WINDOW if rank is None else 1 << 62
-    while len(waiting):
-        open_groups = [column[waiting] for column in groups]
-        ranges = [_value_ranges(batch, open_groups, len(waiting), backend) for batch in batches]
-        owner, value, horizon = _window_values(batches, ranges, open_groups, window, greatest, backend)
-        is_final = value >= horizon[owner] if greatest else value <= horizon[owner]
-        (final_rows,) = positions(backend, is_final)
-        owner, value = owner[final_rows], value[final_rows]
-        if rank is not None:
-            order = backend.kernels.lexsort([owner, rank[value]])
-            owner, value = owner[order], value[order]
-        if len(owner):
-            ends = owner[1:] != owner[:-1]
-            edge = xp.ones(1, np.bool_)
-            (chosen,) = positions(backend, xp.concatenate([ends, edge] if greatest else [edge, ends]))
-            has_value[waiting[owner[chosen]]] = True
-            best[waiting[owner[chosen]]] = value[chosen]
-        more: BoolArray = xp.zeros(len(waiting), np.bool_)
-        for begin, end in ranges:
-            more |= end - begin > window
-        (left,) = positions(backend, more & ~has_value[waiting])
-        waiting = waiting[left]
-        window *= 8
+    has_value: BoolArray = backend.xp.zeros(n, np.bool_)
+    best: Int64Array = backend.xp.zeros(n, np.int64)
+    limit = 1 if rank is None else ALL
+    owner, (value,), _ = first_nodes(batches, groups, n, len(groups), limit, backend, greatest)
+    if rank is not None:
+        owner, value = _pick_extremes(owner, value, greatest, backend, rank)
+    has_value[owner] = True
+    best[owner] = value
     return has_value, best
 
 
-def _window_values(
+def _pick_extremes(
+    owner: Int64Array, value: Int64Array, greatest: bool, backend: Backend, rank: Int64Array | None
+) -> tuple[Int64Array, Int64Array]:
+    """Return each group that owns a value, and its extreme value; `rank` as in `extreme_values`."""
+    if not len(owner):
+        return owner, value
+    order = backend.kernels.lexsort([owner, value if rank is None else rank[value]])
+    owner, value = owner[order], value[order]
+    ends, edge = owner[1:] != owner[:-1], backend.xp.ones(1, np.bool_)
+    (chosen,) = positions(backend, backend.xp.concatenate([ends, edge] if greatest else [edge, ends]))
+    return owner[chosen], value[chosen]
+
+
+def first_nodes(
     batches: Batches,
-    ranges: Sequence[tuple[Int64Array, Int64Array]],
     groups: Sequence[Int64Array],
+    n: int,
+    level: int,
+    limit: int,
+    backend: Backend,
+    greatest: bool = False,
+) -> tuple[Int64Array, list[Int64Array], Int64Array]:
+    """Return the first nodes of a level in each group, of those with rows of positive weight.
+
+    Every batch is read from one end of a group, eight times as far each time, until `limit` nodes are final: a node is
+    final once every batch has been read up to it. O(limit + deleted nodes that are skipped), times a logarithm.
+
+    Parameters
+    ----------
+    groups
+        Columns of `n` groups, the first columns of the batches; none for one group of all rows.
+    limit
+        Maximum number of nodes of a group; `ALL` for all of them.
+    greatest
+        Whether the last nodes are returned instead of the first ones.
+
+    Returns
+    -------
+    owner : position of the group of each node
+    columns : values of each node, from the level after the group's on
+    weights : sum of the weights of the rows below each node
+    """
+    xp = backend.xp
+    batches = [batch for batch in batches if len(batch)]
+    nothing: Int64Array = xp.empty(0, np.int64)
+    parts: list[list[Int64Array]] = []
+    waiting: Int64Array = xp.arange(n)
+    window = min(max(INITIAL_WINDOW, limit), ALL)
+    while batches and len(waiting):
+        open_groups = [column[waiting] for column in groups]
+        (owner, *columns), weights, is_cut = _window_nodes(
+            batches, open_groups, len(waiting), level, window, greatest, backend
+        )
+        bounds = xp.searchsorted(owner, xp.arange(len(waiting) + 1))
+        is_final = ~is_cut | (bounds[1:] - bounds[:-1] >= limit)
+        place = xp.arange(len(owner))
+        rank = bounds[owner + 1] - 1 - place if greatest else place - bounds[owner]
+        chosen, left = positions(backend, is_final[owner] & (rank < limit), ~is_final)
+        parts.append([waiting[owner[chosen]], *(column[chosen] for column in columns), weights[chosen]])
+        waiting, window = waiting[left], window * 8
+    if not parts:
+        return nothing, [nothing] * (level + 1 - len(groups)), nothing
+    owner, *columns, weights = parts[0] if len(parts) == 1 else map(xp.concatenate, zip(*parts, strict=True))
+    return owner, columns, weights
+
+
+def _window_nodes(
+    batches: Batches,
+    groups: Sequence[Int64Array],
+    n: int,
+    level: int,
     window: int,
     greatest: bool,
     backend: Backend,
-) -> tuple[Int64Array, Int64Array, Int64Array]:
-    """Return present values in a window at one end of each range, and how far they are complete.
+) -> tuple[list[Int64Array], Int64Array, BoolArray]:
+    """Return nodes in a window at one end of each group, weights, and a mask of cut groups.
 
-    The values are sorted by group.
+    The nodes are sorted, as owner and columns, and only those up to which every batch has been read.
     """
-    xp = backend.xp
-    level, n = len(groups), len(ranges[0][0]) if ranges else 1
-    horizon: Int64Array = xp.full(n, -(1 << 63) if greatest else (1 << 63) - 1, np.int64)
-    nothing: Int64Array = xp.empty(0, np.int64)
-    owners, values, sums = [nothing], [nothing], [nothing]
-    for batch, (begin, end) in zip(batches, ranges, strict=True):
+    xp, first = backend.xp, len(groups)
+    is_cut: BoolArray = xp.zeros(n, np.bool_)
+    horizon: list[Int64Array] = []
+    parts = []
+    for batch in batches:
+        begin, end = _node_ranges(batch, groups, n, level, backend)
         width = xp.minimum(end - begin, window)
-        first = end - width if greatest else begin
+        ends = xp.cumsum(width)
+        starts = ends - width
         owner = xp.repeat(xp.arange(n), width)
-        position = xp.arange(len(owner)) - xp.repeat(xp.cumsum(width) - width - first, width)
-        owners.append(owner)
-        values.append(batch.values[level][position].astype(np.int64))
-        sums.append(_sums_below(batch, level, position))
+        node = xp.arange(len(owner)) + xp.repeat((end - ends if greatest else begin - starts), width)
+        columns = _columns_of_nodes(batch, first, level, node)
+        parts.append([owner, *columns, _sums_below(batch, level, node)])
         (cut,) = positions(backend, end - begin > window)
-        edge = batch.values[level][(first if greatest else first + width - 1)[cut]].astype(np.int64)
-        horizon[cut] = xp.maximum(horizon[cut], edge) if greatest else xp.minimum(horizon[cut], edge)
-    columns = [xp.concatenate(owners), xp.concatenate(values)]
-    if _may_wrap(batches):
-        columns = backend.kernels.distinct_rows(columns)
-        paths = [*(column[columns[0]] for column in groups), columns[1]]
-        (present,) = positions(backend, are_present(batches, paths, backend))
-        return columns[0][present], columns[1][present], horizon
-    (owner, value), _ = backend.kernels.consolidate(columns, xp.concatenate(sums))
-    return owner, value, horizon
+        if len(cut):
+            edge = [column[(starts if greatest else ends - 1)[cut]] for column in columns]
+            horizon = horizon or [xp.full(n, -(1 << 63) if greatest else (1 << 63) - 1, np.int64) for _ in edge]
+            is_nearer = _reaches(edge, [column[cut] for column in horizon], greatest)
+            for column, values in zip(horizon, edge, strict=True):
+                column[cut] = xp.where(is_nearer, values, column[cut])
+            is_cut[cut] = True
+    *columns, weights = parts[0] if len(parts) == 1 else map(xp.concatenate, zip(*parts, strict=True))
+    kernels = backend.kernels
+    if level < batches[0].depth - 1 and _may_wrap(batches):
+        columns = kernels.distinct_rows(columns)
+        paths = [*(column[columns[0]] for column in groups), *columns[1:]]
+        weights = are_present(batches, paths, backend).astype(np.int64)
+    elif len(parts) > 1 and len(weights):
+        order = kernels.lexsort(columns)
+        starts = kernels.run_starts([column[order] for column in columns])
+        columns = [column[order[starts]] for column in columns]
+        weights = kernels.segment_sums(weights[order], starts)
+    is_known = weights > 0
+    if horizon:
+        is_known &= _reaches(columns[1:], [column[columns[0]] for column in horizon], greatest)
+    (known,) = positions(backend, is_known)
+    return [column[known] for column in columns], weights[known], is_cut
 
 
-def _value_ranges(
-    batch: IndexedZSet, groups: Sequence[Int64Array], n: int, backend: Backend
+def _reaches(nodes: Sequence[Int64Array], limits: Sequence[Int64Array], greatest: bool) -> BoolArray:
+    """Return a mask of the nodes up to their limits in order, or down to them with `greatest`."""
+    *pairs, (value, limit) = list(zip(nodes, limits, strict=True))
+    mask: BoolArray = value >= limit if greatest else value <= limit
+    for value, limit in reversed(pairs):
+        mask = ((value > limit) if greatest else (value < limit)) | ((value == limit) & mask)
+    return mask
+
+
+def _columns_of_nodes(batch: IndexedZSet, first: int, level: int, node: Int64Array) -> list[Int64Array]:
+    """Return the values on the paths to nodes of a level, from the level `first` on."""
+    columns = []
+    for depth in range(level, first - 1, -1):
+        columns.append(batch.values[depth][node].astype(np.int64))
+        if depth > first:
+            node = batch.backend.xp.searchsorted(batch.offsets[depth - 1], node, side="right") - 1
+    return columns[::-1]
+
+
+def _node_ranges(
+    batch: IndexedZSet, groups: Sequence[Int64Array], n: int, level: int, backend: Backend
 ) -> tuple[Int64Array, Int64Array]:
-    """Return the begin and end offsets of the values of each group."""
+    """Return the begin and end offsets of the nodes of a level in each group."""
     xp = backend.xp
     if not groups:
-        return xp.zeros(n, np.int64), xp.full(n, len(batch.values[0]), np.int64)
-    position = batch.locate(groups)
-    has_group, node = position >= 0, xp.maximum(position, 0)
-    offsets = batch.offsets[len(groups) - 1]
-    return xp.where(has_group, offsets[node], 0), xp.where(has_group, offsets[node + 1], 0)
+        begin, end = xp.zeros(n, np.int64), xp.full(n, len(batch.values[0]), np.int64)
+    else:
+        position = batch.locate(groups)
+        begin = xp.maximum(position, 0)
+        end = begin + (position >= 0)
+    for offsets in batch.offsets[max(len(groups) - 1, 0) : level]:
+        begin, end = offsets[begin], offsets[end]
+    return begin, end
 
 
 def _sums_below(batch: IndexedZSet, level: int, node: Int64Array) -> Int64Array:
@@ -1148,15 +1233,11 @@ class GroupingHead(GroupsOperator):
         gone[old_rows] = ~is_present[len(is_present) - len(old_rows) :]
         (rows,) = positions(backend, is_present)
         owner, value = owner[rows], value[rows]
-        order = kernels.lexsort([owner, value if rank is None else rank[value]])
-        owner, value = owner[order], value[order]
         has: BoolArray = xp.zeros(change.n, np.bool_)
         best: Int64Array = xp.zeros(change.n, np.int64)
-        if len(owner):
-            ends, edge = owner[1:] != owner[:-1], xp.ones(1, np.bool_)
-            (chosen,) = positions(backend, xp.concatenate([ends, edge] if greatest else [edge, ends]))
-            has[owner[chosen]] = True
-            best[owner[chosen]] = value[chosen]
+        owner, value = _pick_extremes(owner, value, greatest, backend, rank)
+        has[owner] = True
+        best[owner] = value
         (searched,) = positions(backend, gone)
         if len(searched):
             groups = [column[searched] for column in change.columns]
