@@ -118,8 +118,9 @@ class Place:
 
     def _narrow_codes(self, column: Column, kind: DataType) -> tuple[Int64Array, BoolArray]:
         assert column.dictionary is not None
-        codes, fits = np.zeros(len(column), np.int64), np.zeros(len(column), np.bool_)
-        (rows,) = np.nonzero(np.ones(len(column), np.bool_) if column.valid is None else column.valid)
+        codes = np.zeros(len(column), np.int64)
+        fits = np.zeros(len(column), np.bool_) if column.valid is None else ~column.valid
+        rows = np.flatnonzero(~fits)
         for row, entry in zip(rows.tolist(), column.dictionary.values_of(column.codes[rows]), strict=True):
             with suppress(TypeMismatchError):
                 (codes[row],) = codes_of([entry], kind)

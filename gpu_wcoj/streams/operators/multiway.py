@@ -318,7 +318,11 @@ class Multiway(Operator):
             return PhaseRows([nothing] * (compiled.shapes[name].width + timed), 1)
         stored = [place.backend.asarray(column) for column in stored_columns(name, rows, compiled).columns]
         weights = rows.weights
-        if any(column.stored_valid is not None for column in rows.columns):
+        kinds = [compiled.kinds[name, column] or INT64 for column in range(len(rows.columns))]
+        keep_order = (
+            c.stored_valid is None and c.type.family == kind.family for c, kind in zip(rows.columns, kinds, strict=True)
+        )
+        if not all(keep_order):
             order = place.backend.kernels.lexsort(stored)
             stored, weights = [column[order] for column in stored], weights[order]
         if timed:
