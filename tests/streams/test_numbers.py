@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from decimal import Decimal
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -117,7 +118,7 @@ WIDE_TICKS = {
 @pytest.mark.parametrize("kind", KINDS)
 def test_numbers_of_more_than_63_bits(ticks, kind):
     circuit = streams.Circuit(backend=needed(kind).backend())
-    number = type(next(iter(ticks[0])))
+    number: Any = type(next(iter(ticks[0])))
     small = circuit.source("small", {"c0": "int64" if number is int else "decimal128(9, 2)"})
     numbers = circuit.source("numbers")
     outputs = {
@@ -132,7 +133,7 @@ def test_numbers_of_more_than_63_bits(ticks, kind):
     }
     for name, stream in outputs.items():
         circuit.sink(name, stream)
-    rows: Counter[object] = Counter()
+    rows: Counter[Any] = Counter()
     for index, tick in enumerate(ticks, 1):
         rows.update(tick)
         rows = Counter({value: weight for value, weight in rows.items() if weight})
