@@ -174,6 +174,7 @@ def compile_kernels(
                     progress(name, number, len(parts))
                 call()
         finally:
+            gc.freeze()  # what numba has made stays; looking through it takes a second
             gc.enable()
         _set_complete(folder)
         return time.perf_counter() - start

@@ -27,6 +27,7 @@ from numba.core.caching import CompileResultCacheImpl, FunctionCache
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import CompilerBase, Flags
 from numba.core.compiler_machinery import PassManager, register_pass
+from numba.core.lowering import Lower
 from numba.core.runtime import rtsys  # type: ignore[attr-defined]
 from numba.core.typed_passes import (
     IRLegalization,
@@ -199,16 +200,46 @@ _REPORTED: set[str] = set()
 # linked into its callers and optimised with them only, which halves the time of compilation.
 
 
-class LinkedLibrary(JITCodeLibrary):
-    """The code of a function that is only linked into others."""
+class KernelLibrary(JITCodeLibrary):
+    """The code of a function that Python calls, with that of every function that it calls.
+
+    numba optimises each function, then the module cheaply, which helps it to remove counts of references, then the
+    module in full. Kernels count few references, and the last step alone gives code that is as fast.
+    """
 
     def _optimize_functions(self, ll_module: Any) -> None:
         ll_module.data_layout = self._codegen._data_layout  # pyright: ignore[reportPrivateUsage]
 
     def _optimize_final_module(self) -> None:
-        pass
+        passes = self._codegen._module_pass_manager()  # pyright: ignore[reportPrivateUsage]
+        if isinstance(passes, tuple):  # of numba 0.62 or newer: the passes and what runs them
+            passes, builder = passes
+            passes.run(self._final_module, builder)
+        else:
+            passes.run(self._final_module)
 
-    def _finalize_final_module(self) -> None:
+    def finalize(self) -> None:
+        """Link every function that is called, each once, then optimise."""
+        calls = list(self._linking_libraries)
+        libraries = dict.fromkeys(calls)
+        while calls:
+            called = calls.pop()
+            if isinstance(called, LinkedLibrary):
+                new = [library for library in called._linking_libraries if library not in libraries]
+                libraries |= dict.fromkeys(new)
+                calls += new
+        self._linking_libraries = list(libraries)
+        super().finalize()
+
+
+class LinkedLibrary(JITCodeLibrary):
+    """The code of one function that is only linked into others, without what it calls."""
+
+    def _optimize_functions(self, ll_module: Any) -> None:
+        ll_module.data_layout = self._codegen._data_layout  # pyright: ignore[reportPrivateUsage]
+
+    def finalize(self) -> None:
+        """Leave the code as it is."""
         self._finalize_dynamic_globals()
         self._finalized = True
 
@@ -226,29 +257,29 @@ class KernelFlags(Flags):
         return isinstance(other, KernelFlags)
 
 
-_OPERATOR_TYPES: dict[tuple[Any, ...], Any] = {}
-"""The signature of each operator by the types of its operands."""
+_CALL_TYPES: dict[tuple[Any, ...], Any] = {}
+"""The signature of each operator and function of numba's by the types of its arguments."""
 
 
-def _operator_type(function: Any, context: Any, args: Any, kws: Any) -> Any:
-    """Return the signature of a call of one of numba's functions, an operator's from memory.
+def _call_type(function: Any, context: Any, args: Any, kws: Any) -> Any:
+    """Return the signature of a call of a numba function, from memory if it is known.
 
     numba tries some twenty signatures, most of them for arrays, for each operation of each function, which takes a
     sixth of the time of compilation.
     """
     find = types.functions.BaseFunction.get_call_type
-    if kws or getattr(function.typing_key, "__module__", None) != "_operator":
+    if kws:
         return find(function, context, args, kws)
     key = function, *args
-    signature = _OPERATOR_TYPES.get(key)
+    signature = _CALL_TYPES.get(key)
     if signature is None:
-        signature = _OPERATOR_TYPES[key] = find(function, context, args, kws)
+        signature = _CALL_TYPES[key] = find(function, context, args, kws)
     return signature
 
 
 @register_pass(mutates_CFG=True, analysis_only=False)
 class KernelTypeInference(NopythonTypeInference):
-    """numba's inference of types, which looks for the signature of an operator once."""
+    """numba's inference of types, which looks for each signature once."""
 
     _name = "kernel_type_inference"
 
@@ -259,11 +290,72 @@ class KernelTypeInference(NopythonTypeInference):
         """
         if "get_call_type" in vars(types.Function):  # this function is compiled for a call in another one
             return super().run_pass(state)
-        types.Function.get_call_type = _operator_type
+        types.Function.get_call_type = _call_type
         try:
             return super().run_pass(state)
         finally:
             del types.Function.get_call_type
+
+
+_HAS_ARRAY: dict[Any, bool] = {}
+"""Whether values of a type refer to memory whose references are counted."""
+
+
+class KernelLowering(Lower):
+    """numba's translation to LLVM, without instructions that only arrays need.
+
+    numba reads each variable before it is set and clears it after its last use, to count references. For numbers and
+    pointers, LLVM takes time to find that this changes nothing.
+    """
+
+    def _has_array(self, type_: Any) -> bool:
+        answer = _HAS_ARRAY.get(type_)
+        if answer is None:
+            answer = _HAS_ARRAY[type_] = bool(self.context.data_model_manager[type_].contains_nrt_meminfo())
+        return answer
+
+    def incref(self, typ: Any, val: Any) -> None:
+        """Count a reference."""
+        if self._has_array(typ):
+            super().incref(typ, val)
+
+    def decref(self, typ: Any, val: Any) -> None:
+        """Take a reference back."""
+        if self._has_array(typ):
+            super().decref(typ, val)
+
+    def storevar(self, value: Any, name: str, argidx: int | None = None) -> None:
+        """Set a variable."""
+        type_ = self.typeof(name)
+        if self._has_array(type_):
+            super().storevar(value, name, argidx)
+            return
+        self._alloca_var(name, type_)
+        if name in self._singly_assigned_vars:
+            self._blk_local_varmap[name] = value
+        else:
+            self.builder.store(value, self.getvar(name))
+
+    def delvar(self, name: str) -> None:
+        """Delete a variable."""
+        if self._has_array(self.typeof(name)):
+            super().delvar(name)
+
+    def alloca_lltype(self, name: str, lltype: Any, datamodel: Any = None) -> Any:
+        """Allocate a variable, without asking for its size, which only debuggers need."""
+        return cgutils.alloca_once(self.builder, lltype, name=name)
+
+
+@register_pass(mutates_CFG=True, analysis_only=False)
+class KernelNativeLowering(NativeLowering):
+    """numba's pass of lowering, by `KernelLowering`."""
+
+    _name = "kernel_native_lowering"
+
+    @property
+    def lowering_class(self) -> type[Lower]:
+        """Return the class that translates."""
+        return KernelLowering
 
 
 class KernelCompiler(CompilerBase):
@@ -272,9 +364,13 @@ class KernelCompiler(CompilerBase):
     Those are for closures, array expressions and the like.
     """
 
+    _library_type: type[JITCodeLibrary] = KernelLibrary
+
     def __init__(
         self, typingctx: Any, targetctx: Any, library: Any, args: Any, return_type: Any, flags: Any, variables: Any
     ) -> None:
+        library = self._library_type(targetctx.codegen(), "kernel")
+        library.enable_object_caching()
         super().__init__(typingctx, targetctx, library, args, return_type, KernelFlags(flags), variables)
 
     def define_pipelines(self) -> list[PassManager]:
@@ -282,7 +378,7 @@ class KernelCompiler(CompilerBase):
         passes = PassManager("kernel")
         for step in (
             TranslateByteCode, FixupArgs, IRProcessing, GenericRewrites, InlineInlinables, ReconstructSSA,
-            KernelTypeInference, PreLowerStripPhis, IRLegalization, NativeLowering, NoPythonBackend,
+            KernelTypeInference, PreLowerStripPhis, IRLegalization, KernelNativeLowering, NoPythonBackend,
         ):  # fmt: skip
             passes.add_pass(step, step.__name__)
         passes.finalize()
@@ -292,12 +388,13 @@ class KernelCompiler(CompilerBase):
 class LinkedCompiler(KernelCompiler):
     """The same pipeline, with the code in a `LinkedLibrary`."""
 
+    _library_type = LinkedLibrary
+
     def __init__(
         self, typingctx: Any, targetctx: Any, library: Any, args: Any, return_type: Any, flags: Any, variables: Any
     ) -> None:
         flags.no_compile = True
-        linked = LinkedLibrary(targetctx.codegen(), "linked")
-        super().__init__(typingctx, targetctx, linked, args, return_type, flags, variables)
+        super().__init__(typingctx, targetctx, library, args, return_type, flags, variables)
 
 
 class LinkedFunction:

@@ -193,3 +193,20 @@ def test_nothing_is_left_to_compile_for_programs():
     done = subprocess.run([sys.executable, "-c", COVERED], capture_output=True, text=True, check=False, cwd=ROOT)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == []
+
+
+def test_kernels_free_every_array_that_they_make():
+    program = """
+from numba.core.runtime import rtsys
+from cpu_fallback.exercise import PARTS
+
+for call in PARTS.values():
+    call()
+before = rtsys.get_allocation_stats()
+for call in PARTS.values():
+    call()
+after = rtsys.get_allocation_stats()
+assert after.mi_alloc > before.mi_alloc, "no kernel makes an array"
+assert after.mi_alloc - before.mi_alloc == after.mi_free - before.mi_free, (before, after)
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, env=os.environ | {"NUMBA_NRT_STATS": "1"})
