@@ -110,7 +110,8 @@ def unpack(key: Int64Array, lows: Sequence[int], bits: Sequence[int]) -> list[In
 
 
 NUMBERED_FROM = 256
-"""Rows from which on they are sorted together with their numbers, as one key: an order sorts several times slower."""
+"""Rows from which on they are sorted together with their numbers, as one key. To pack fewer into keys takes longer than to
+sort them by columns: 8 rows of 5 columns are consolidated in 11 µs and not in 33."""
 
 MAX_TIED_FRACTION = 0.5
 """Fraction of rows that may agree on the leading bits where only these rows are sorted by the others."""
@@ -121,14 +122,15 @@ def lexsort(columns: Sequence[Int64Array]) -> npt.NDArray[np.intp]:
     n = len(columns[0])
     if n < 2:
         return np.arange(n)
-    if n >= NUMBERED_FROM:
-        ranges = [(int(column.min()), int(column.max())) for column in columns]
-        lows, bits = [low for low, _ in ranges], [(high - low).bit_length() for low, high in ranges]
-        n_row_bits = (n - 1).bit_length()
-        if sum(bits) + n_row_bits <= PACKED_BITS:
-            return _rows_of(_numbered(pack(columns, lows, bits), n_row_bits), n_row_bits)
-        if max(bits) < PACKED_BITS:
-            return _sort_wide(columns, lows, bits, n_row_bits)
+    if n < NUMBERED_FROM:
+        return np.argsort(columns[0], kind="stable") if len(columns) == 1 else np.lexsort(tuple(columns[::-1]))
+    ranges = [(int(column.min()), int(column.max())) for column in columns]
+    lows, bits = [low for low, _ in ranges], [(high - low).bit_length() for low, high in ranges]
+    n_row_bits = (n - 1).bit_length()
+    if sum(bits) + n_row_bits <= PACKED_BITS:
+        return _rows_of(_numbered(pack(columns, lows, bits), n_row_bits), n_row_bits)
+    if max(bits) < PACKED_BITS:
+        return _sort_wide(columns, lows, bits, n_row_bits)
     if len(columns) == 1:
         return np.argsort(columns[0], kind="stable")
     packed = packing(columns)
@@ -248,18 +250,15 @@ def consolidate(columns: Sequence[Int64Array], weights: Int64Array) -> tuple[lis
     if n == 0:
         return list(columns), weights
     if n > 1:
-        packed, n_row_bits = packing(columns), (n - 1).bit_length()
-        if packed is not None and n >= NUMBERED_FROM and sum(packed[1]) + n_row_bits <= PACKED_BITS:
+        packed, n_row_bits = packing(columns) if n >= NUMBERED_FROM else None, (n - 1).bit_length()
+        if packed is not None and sum(packed[1]) + n_row_bits <= PACKED_BITS:
             numbered = _numbered(pack(columns, *packed), n_row_bits)
             weights = weights[_rows_of(numbered, n_row_bits)]
             key = numbered >> np.int64(n_row_bits)
             starts = run_starts([key])
             columns = unpack(key if len(starts) == n else key[starts], *packed)
         else:
-            if n >= NUMBERED_FROM:
-                order = lexsort(columns)
-            else:
-                order = np.argsort(pack(columns, *packed)) if packed else np.lexsort(tuple(columns[::-1]))
+            order = lexsort(columns)
             columns = [column[order] for column in columns]
             starts = run_starts(columns)
             weights = weights[order]
