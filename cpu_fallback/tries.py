@@ -110,8 +110,8 @@ def unpack(key: Int64Array, lows: Sequence[int], bits: Sequence[int]) -> list[In
 
 
 NUMBERED_FROM = 256
-"""Rows from which on they are sorted together with their numbers, as one key. To pack fewer into keys takes longer than to
-sort them by columns: 8 rows of 5 columns are consolidated in 11 µs and not in 33."""
+"""Rows from which on they are sorted together with their numbers, as one key. To pack fewer into keys takes longer
+than to sort them by columns: 8 rows of 5 columns are consolidated in 11 µs and not in 33."""
 
 MAX_TIED_FRACTION = 0.5
 """Fraction of rows that may agree on the leading bits where only these rows are sorted by the others."""
