@@ -178,6 +178,22 @@ class GpuWcojError(Exception):
         error.expected, error.remedy = expected or None, remedy or None
         return error
 
+    def at_place(self, text: str, line: int, column: int, width: int = 1, source: str = "<text>") -> Self:
+        """Return the error with a place in a text, as `pointed` shows it, after its first line.
+
+        Examples
+        --------
+        >>> print(UsageError.with_parts("'x' is a text", remedy="Write a number.").at_place("p(x)", 1, 3))
+        'x' is a text (line 1, column 3)
+          p(x)
+            ~
+          Write a number.
+        """
+        first, *details = str(self).split("\n")
+        error = type(self)("\n".join([pointed(first, text, line, column, width, source), *details]))
+        error.subject, error.got, error.expected, error.remedy = self.subject, self.got, self.expected, self.remedy
+        return error
+
     @classmethod
     def invalid_value(cls, name: str, value: object, expected: str, remedy: str = "") -> Self:
         """Return the error of an option or argument `name` whose value is outside what is allowed.

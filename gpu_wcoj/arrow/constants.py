@@ -79,6 +79,21 @@ def encode_constant(value: object, kind: DataType, op: str = "") -> int:
     return int(encode(array).codes[0])
 
 
+def is_value(value: object, kind: DataType) -> bool:
+    """Return True if a literal of a query is a value of the type.
+
+    Examples
+    --------
+    >>> is_value("2026-01-31", DataType("date32[day]")), is_value("x", DataType("date32[day]"))
+    (True, False)
+    """
+    try:
+        _ = encode_constant(value, kind)
+    except TypeMismatchError:
+        return False
+    return True
+
+
 def constant_entry(value: object, kind: DataType) -> bytes:
     """Return the bytes that stand for a literal: a number of many digits, or a UUID.
 

@@ -35,8 +35,11 @@ _UNSUPPORTED = ("BIT", "TIME WITH TIME ZONE", "TIME_NS", "UNION", "VARIANT", "GE
 _FIXED = ("error",)
 """Functions that DuckDB calls volatile, but that give the same for the same arguments."""
 _OF_ROWS = ("unnest", "generate_subscripts")
-_CHANGING = ("ago", "pg_conf_load_time", "pg_postmaster_start_time", "reservoir_quantile")
-"""Macros whose results depend on the time of the query, and an aggregate of a random part."""
+_CHANGING = (
+    "ago", "current_time", "current_timestamp", "localtime", "localtimestamp", "pg_conf_load_time",
+    "pg_postmaster_start_time", "pg_sleep", "reservoir_quantile",
+)  # fmt: skip
+"""Macros and keywords whose results depend on the time of the query, and an aggregate of a random part."""
 _OWN_NAME = re.compile(r" when casting from source column \$\d+")
 """What DuckDB says of a column by the name that it has here only."""
 _state = threading.local()
@@ -178,7 +181,7 @@ def _find_problem(connection: Any, expression: str, is_window: bool) -> str:
         if name is None and len(node.get("column_names", ())) == 1:
             (name,) = node["column_names"]  # as current_date is
         name = str(name).lower()
-        if name in _state.changing or (name == "age" and len(arguments) == 1) or name == "current_timestamp":
+        if name in _state.changing or (name == "age" and len(arguments) == 1):
             return f"{name} gives other results for the same arguments"
         if name in _OF_ROWS and not is_window:
             return f"{name} gives several rows"

@@ -515,7 +515,10 @@ class _Translation:
 
     def known_kind(self, expression: Expression) -> DataType:
         """Return the type of an expression without context."""
-        return STRING if is_spelled(expression) else self.kind(expression) or INT64
+        if is_spelled(expression):
+            return STRING
+        of_variable = self.types.get(expression.name) if isinstance(expression, Variable) else None
+        return self.kind(expression) or of_variable or INT64  # a variable may resolve to a constant or null
 
     def formula(self, expression: Expression, expected: DataType, op: str = "") -> Formula:
         """Return the formula of an expression; constants are encoded in the expected type for `op`."""
@@ -591,9 +594,12 @@ class _Translation:
 
     def _compared(self, call: Call) -> Formula:
         left, right = call.arguments
+        if NULL in (self.term(left), self.term(right)):
+            return Formula("constant")
         op = COMPARING[call.op]
         kinds = [self.kind(left), self.kind(right)]
-        common = _common(kinds) if any(kinds) else self.known_kind(left if is_spelled(left) else right)
+        known = left if is_spelled(left) or isinstance(left, Variable) else right
+        common = _common(kinds) if any(kinds) else self.known_kind(known)
         family = common.dictionary if op not in ("=", "!=") else ""
         parts = []
         for side, mirrored in ((left, MIRRORED[op]), (right, op)):

@@ -21,12 +21,14 @@ from gpu_wcoj.query.ir import (
     Constant,
     Expression,
     FirstRows,
+    Grouping,
     Rule,
     Rules,
+    Span,
     Variable,
     plain,
 )
-from gpu_wcoj.query.safety import describe_column, describe_place
+from gpu_wcoj.query.safety import describe_column, describe_place, served_relation
 from gpu_wcoj.query.stratify import loops_of
 from gpu_wcoj.user_functions import Function, TypedFunction, takes
 
@@ -127,6 +129,11 @@ def result_of(call: Call, kinds: Sequence[DataType | None], rule: object, is_las
     return INT64 if types else None
 
 
+def _in(rule: object) -> str:
+    """Return the words in a message that name a rule; none for the empty text."""
+    return f" in '{text}'" if (text := str(rule)) else ""
+
+
 def _check_parameters(call: Call, function: TypedFunction, kinds: Sequence[DataType | None], rule: object) -> None:
     """Raise for an argument of a Python function that is not of the declared type."""
     if not isinstance(function, Function):  # the types of an SQL expression are those of the columns
@@ -141,7 +148,7 @@ def _check_parameters(call: Call, function: TypedFunction, kinds: Sequence[DataT
             is_wrong, shown = not takes(parameter, kind), f"of type '{kind.name}'"
         if is_wrong:
             raise TypeMismatchError.with_parts(
-                f"the function '{function.name}' takes '{parameter.name}', and '{argument}' in '{rule}' is {shown}",
+                f"the function '{function.name}' takes '{parameter.name}', and '{argument}'{_in(rule)} is {shown}",
                 subject=str(argument),
                 got=argument.value if isinstance(argument, Constant) else shown,
                 remedy=f"Cast the column, or declare the function otherwise; it is {function.signature}.",
@@ -175,7 +182,7 @@ def _check_conditions(call: Call, pairs: Sequence[tuple[Expression, DataType | N
         if is_wrong or (isinstance(condition, Constant) and type(condition.value) in (int, float)):
             description = "a constant" if kind is None else f"of type '{kind.name}'"
             raise TypeMismatchError.with_parts(
-                f"'{condition}' in '{rule}' is {description}, and '{call.op}' takes conditions",
+                f"'{condition}'{_in(rule)} is {description}, and '{call.op}' takes conditions",
                 subject=str(condition),
                 expected="a condition",
                 remedy="Compare it with a value.",
@@ -194,7 +201,7 @@ def _together(call: Call, pairs: Sequence[tuple[Expression, DataType | None]], r
             common = kind if kind.family == "decimal" else common
         else:
             raise TypeMismatchError.with_parts(
-                f"'{call.op}' in '{rule}' has '{expression}' of type '{kind.name}' beside a value of type "
+                f"'{call.op}'{_in(rule)} has '{expression}' of type '{kind.name}' beside a value of type "
                 f"'{common.name}'",
                 subject=str(expression),
                 got=kind.name,
@@ -203,7 +210,7 @@ def _together(call: Call, pairs: Sequence[tuple[Expression, DataType | None]], r
     narrow = [kind for _, kind in pairs if kind is not None and kind.family in ("integer", "decimal")]
     if common is not None and common.family == "wide" and narrow:
         raise TypeMismatchError.with_parts(
-            f"'{call.op}' in '{rule}' has values of the types '{narrow[0].name}' and '{common.name}'",
+            f"'{call.op}'{_in(rule)} has values of the types '{narrow[0].name}' and '{common.name}'",
             subject=call.op,
             got=common.name,
             remedy=_WIDE,
@@ -219,7 +226,7 @@ def _together(call: Call, pairs: Sequence[tuple[Expression, DataType | None]], r
     if is_wrong:
         beside = "" if common is None else f" beside a value of type '{common.name}'"
         raise TypeMismatchError.with_parts(
-            f"'{call.op}' in '{rule}' has the constants {', '.join(map(repr, constants[:5]))}{beside}",
+            f"'{call.op}'{_in(rule)} has the constants {', '.join(map(repr, constants[:5]))}{beside}",
             subject=call.op,
             got=tuple(constants),
             remedy="Write constants of one type.",
@@ -237,7 +244,7 @@ def _together(call: Call, pairs: Sequence[tuple[Expression, DataType | None]], r
         return type_of_constants([*constants, 10 ** (MAX_DIGITS - max(map(_n_behind, constants))) - 1])
     elif common.family == "integer" and any(isinstance(value, float) for value in constants):
         raise TypeMismatchError.with_parts(
-            f"'{call}' in '{rule}' mixes an integer and a float",
+            f"'{call}'{_in(rule)} mixes an integer and a float",
             subject=str(call),
             remedy="Write double(...) around the integer.",
         )
@@ -264,7 +271,7 @@ def _numbers(call: Call, kinds: Sequence[DataType | None], rule: object) -> list
         if isinstance(argument, Constant):
             if type(argument.value) not in (int, float, Decimal):
                 raise TypeMismatchError.with_parts(
-                    f"'{argument}' in '{rule}' is not a number, and '{call}' calculates with it",
+                    f"'{argument}'{_in(rule)} is not a number, and '{call}' calculates with it",
                     subject=str(argument),
                     got=argument.value,
                     remedy="Write a number.",
@@ -272,7 +279,7 @@ def _numbers(call: Call, kinds: Sequence[DataType | None], rule: object) -> list
         elif kind is not None:
             if kind.family not in _NUMBER_FAMILIES:
                 raise TypeMismatchError.with_parts(
-                    f"'{argument}' in '{rule}' is of type '{kind.name}', and '{call}' calculates with it",
+                    f"'{argument}'{_in(rule)} is of type '{kind.name}', and '{call}' calculates with it",
                     subject=str(argument),
                     got=kind.name,
                     remedy=_WIDE if kind.family == "wide" else _NUMBERS,
@@ -284,7 +291,7 @@ def _numbers(call: Call, kinds: Sequence[DataType | None], rule: object) -> list
     if (any(is_float) and not all(is_float)) or (is_fraction and [kind.family for kind in of_variables] == ["integer"]):
         exact = "a decimal" if any(kind.family == "decimal" for kind in of_variables) else "an integer"
         raise TypeMismatchError.with_parts(
-            f"'{call}' in '{rule}' mixes {exact} and a float",
+            f"'{call}'{_in(rule)} mixes {exact} and a float",
             subject=str(call),
             remedy="Give both columns one type: cast one of them, or declare it as int64 or double; or write "
             "double(...).",
@@ -380,14 +387,14 @@ def _decimal_of(call: Call, types: Sequence[DataType], rule: object) -> DataType
     if CHECKED.get(call.op, call.op) == "/":
         instead = Call(call.op, tuple(Call("double", (argument,)) for argument in call.arguments))
         raise TypeMismatchError.with_parts(
-            f"'{call}' in '{rule}' divides decimals, which has no exact result",
+            f"'{call}'{_in(rule)} divides decimals, which has no exact result",
             subject=str(call),
             remedy=f"Write {instead}.",
         )
     if call.op == "*":
         if sum(scales) > MAX_DIGITS:
             raise TypeMismatchError.with_parts(
-                f"'{call}' in '{rule}' has {sum(scales)} digits behind the point, and decimals have at most "
+                f"'{call}'{_in(rule)} has {sum(scales)} digits behind the point, and decimals have at most "
                 f"{MAX_DIGITS} in all",
                 subject=str(call),
                 got=sum(scales),
@@ -414,7 +421,7 @@ def _check_text(call: Call, kinds: Sequence[DataType | None], rule: object) -> N
             word = "a text" if family == "string" else "an integer"
             description = "a constant of another type" if kind is None else f"of type '{kind.name}'"
             raise TypeMismatchError.with_parts(
-                f"'{call.op}' takes {word}, and '{argument}' in '{rule}' is {description}",
+                f"'{call.op}' takes {word}, and '{argument}'{_in(rule)} is {description}",
                 subject=str(argument),
                 got=family_of_argument if kind is None else kind.name,
                 remedy="Cast the column, or leave it out.",
@@ -425,7 +432,7 @@ def _check_time(call: Call, kinds: Sequence[DataType | None], rule: object) -> N
     (argument,), (kind,) = call.arguments, kinds
     if isinstance(argument, Constant):
         raise TypeMismatchError.with_parts(
-            f"'{call.op}' takes a column of dates or timestamps, and '{call}' in '{rule}' has a constant",
+            f"'{call.op}' takes a column of dates or timestamps, and '{call}'{_in(rule)} has a constant",
             subject=str(call),
             got=argument.value,
             remedy="Write the result in its place.",
@@ -436,13 +443,13 @@ def _check_time(call: Call, kinds: Sequence[DataType | None], rule: object) -> N
         return
     if kind.family == "zoned":
         raise TypeMismatchError.with_parts(
-            f"'{argument}' in '{rule}' is of type '{kind.name}', and '{call.op}' supports no time zone except UTC",
+            f"'{argument}'{_in(rule)} is of type '{kind.name}', and '{call.op}' supports no time zone except UTC",
             subject=str(argument),
             got=kind.name,
             remedy="Cast the column to local timestamps without a time zone.",
         )
     raise TypeMismatchError.with_parts(
-        f"'{call.op}' takes a date or a timestamp, and '{argument}' in '{rule}' is of type '{kind.name}'",
+        f"'{call.op}' takes a date or a timestamp, and '{argument}'{_in(rule)} is of type '{kind.name}'",
         subject=str(argument),
         got=kind.name,
         remedy="Cast the column, or leave it out.",
@@ -739,12 +746,14 @@ class Types:
             typed = [kind for kind in kinds if kind is not None]
             families = {kind.family for kind in typed}
             if len(families) == 2 and families != {"integer", "decimal"}:
-                raise TypeMismatchError.with_parts(
-                    f"the rule '{rule}' compares a value of type '{typed[0].name}' with a value of type "
-                    f"'{typed[1].name}'",
+                span = self._span_between(rule, left, right)
+                subject = "a condition" if self._is_in_text(span) else f"the rule '{rule}'"
+                error = TypeMismatchError.with_parts(
+                    f"{subject} compares a value of type '{typed[0].name}' with a value of type '{typed[1].name}'",
                     subject=str(rule),
                     remedy="Cast a column, so that both are of one type.",
                 )
+                raise self._pointed(error, span)
 
     def _derive_once(self, is_last: bool) -> bool:
         changed = False
@@ -754,14 +763,22 @@ class Types:
             cached = self._results.get((place, is_last))
             if cached is None or cached[0] != kinds:
                 kind_by_variable = dict(zip(variables, kinds, strict=True))
-                cached = kinds, kind_of(computed.call, kind_by_variable.__getitem__, rule, is_last)
+                span = computed.call.span
+                try:
+                    where = "" if self._is_in_text(span) else rule
+                    cached = kinds, kind_of(computed.call, kind_by_variable.__getitem__, where, is_last)
+                except TypeMismatchError as error:
+                    raise self._pointed(error, span) from None
                 self._results[place, is_last] = cached
             changed |= self._show(place, cached[1])
         for grouping in self._rules.groupings:
             value = None if grouping.op == "count" else self.type_of(grouping.source, grouping.keys)
             place = (grouping.relation, grouping.keys)
-            name = partial(self._where, grouping.relation)
-            changed |= self._show(place, aggregate_of(grouping.op, value, name))
+            try:
+                of_values = aggregate_of(grouping.op, value, partial(self._where, grouping.relation))
+            except TypeMismatchError as error:
+                raise self._pointed(error, self._span_of_aggregate(grouping)) from None
+            changed |= self._show(place, of_values)
         for groups in self._rules.computed_groups:
             for column, returned in enumerate(groups.returns, groups.n_passed):
                 changed |= self._show((groups.relation, column), DataType(returned))
@@ -923,33 +940,112 @@ class Types:
                 try:
                     kind.common(other_kind, is_worked_out or kinds is self._worked_out)
                 except TypeMismatchError as error:
-                    said = self._join_words(place, other_place)
+                    rule = self._linked_by.get(frozenset((place, other_place)))
+                    span = self._span_of_link(rule, place, other_place)
+                    said = self._join_words(rule, place, other_place)
                     what = f"{self._label(place, name)} is of type '{kind.name}', and {said}"
                     why = str(error).splitlines()[-1].strip()
-                    raise TypeMismatchError.with_parts(
+                    mismatch = TypeMismatchError.with_parts(
                         f"{what} of type '{other_kind.name}'", subject=place[0], got=kind.name, remedy=why
-                    ) from None
+                    )
+                    raise self._pointed(mismatch, span) from None
 
-    def _join_words(self, place: Place, other_place: Place) -> str:
+    def _join_words(self, rule: Rule | None, place: Place, other_place: Place) -> str:
         if place == other_place:
             return "was declared or has been so far"
         there = self._label(other_place)
-        rule = str(self._linked_by.get(frozenset((place, other_place)), "#"))
-        return f"joins {there}" if "#" in rule else f"the rule '{rule}' compares it with {there},"
+        return f"joins {there}" if rule is None or "#" in str(rule) else f"the rule '{rule}' compares it with {there},"
 
     def _check_constants(self, root: Place, shown_place: Place, name: str | None) -> None:
         common = self.type_of(*root)
         assert common is not None
         for place in self._said.get(root, ()):
             for rule, value in self._constants[place]:
-                if not fits(value, common):
-                    says = "a fact of the text gives it" if rule is None else f"the rule '{rule}' compares it with"
-                    raise TypeMismatchError.with_parts(
-                        f"{self._label(shown_place, name)} is of type '{common.name}', and {says} {value!r}",
+                is_spelled_wrong = fits(value, common) and isinstance(value, str) and not _is_spelled_as(value, common)
+                if is_spelled_wrong or not fits(value, common):
+                    span = self._span_of_constant(rule, place, value)
+                    says = (
+                        "a fact of the text gives it" if rule is None
+                        else "is compared with" if self._is_in_text(span)
+                        else f"the rule '{rule}' compares it with"
+                    )  # fmt: skip
+                    what = f"{self._label(shown_place, name)} is of type '{common.name}', and {says} {value!r}"
+                    error = TypeMismatchError.with_parts(
+                        f"the constant {value!r} is not a value of type '{common.name}'" if is_spelled_wrong else what,
                         subject=shown_place[0],
                         got=value,
                         remedy="Write a constant of that type.",
                     )
+                    raise self._pointed(error, span)
+
+    # Places in the text, for messages.
+
+    def _is_in_text(self, span: Span) -> bool:
+        """Return True if messages can show the place."""
+        return bool(self._rules.text and span.line)
+
+    def _pointed(self, error: TypeMismatchError, span: Span) -> TypeMismatchError:
+        """Return the error with its place, if the text has it."""
+        if not self._is_in_text(span):
+            return error
+        return error.at_place(self._rules.text, span.line, span.column, span.width, self._rules.source)
+
+    def _span_of_constant(self, rule: Rule | None, place: Place, value: object) -> Span:
+        """Return the place where a constant meets a column; line 0 if it is unknown."""
+        if rule is None:
+            name = served_relation(self._rules, place[0])
+            facts = (fact.head for fact in (self._rules.written or self._rules).rules if not fact.atoms)
+            terms = ((head.span, head.terms[place[1]]) for head in facts if head.relation == name)
+            return next((span for span, term in terms if isinstance(term, Constant) and term.value == value), Span())
+        for atom in (*rule.atoms, *rule.negated, rule.head):
+            term = atom.terms[place[1]] if atom.relation == place[0] else None
+            if isinstance(term, Constant) and term.value == value:
+                return atom.span
+        for comparison in rule.comparisons:
+            if any(isinstance(side, Constant) and side.value == value for side in (comparison.left, comparison.right)):
+                return comparison.span
+        return rule.head.span
+
+    def _span_between(self, rule: Rule, left: Place, right: Place) -> Span:
+        """Return the place of a comparison of two columns within a rule."""
+        homes = self._homes[rule]
+        sides = [
+            (comparison.span, comparison.left, comparison.right)
+            for comparison in rule.comparisons
+        ] + [
+            (computed.call.span, *pair) for computed in rule.computed for pair in _compared_in(computed.call)
+        ]  # fmt: skip
+        for span, *operands in sides:
+            if {homes.get(str(operand)) for operand in operands} == {left, right}:
+                return span
+        return rule.head.span
+
+    def _span_of_link(self, rule: Rule | None, place: Place, other_place: Place) -> Span:
+        """Return the place where a rule joins or compares two columns; else of an atom that joins the first."""
+        if rule is not None:
+            return self._span_between(rule, place, other_place)
+        for relation, column in (place, other_place):
+            calls = (computed.call for *_, computed, home in self._calculated if home == (relation, column))
+            if (call := next(calls, None)) is not None and call.span.line:
+                return call.span
+            for candidate in self._rules.rules:
+                for atom in (*candidate.atoms, *candidate.negated, candidate.head):
+                    term = atom.terms[column] if atom.relation == relation else None
+                    if isinstance(term, Variable) and candidate.occurrences[term] > 1 and atom.span.line:
+                        return atom.span
+        return Span()
+
+    def _span_of_aggregate(self, grouping: Grouping) -> Span:
+        """Return the place of an aggregate of that operation, of the head that the grouping serves."""
+        head = served_relation(self._rules, grouping.relation)
+        for rule in (self._rules.written or self._rules).rules:
+            if rule.head.relation == head:
+                for aggregate in rule.aggregates:
+                    if aggregate.op == grouping.op:
+                        return aggregate.span
+                calls = (term for term in rule.head.terms if isinstance(term, Call) and term.op == grouping.op)
+                return next((call.span for call in calls if call.span.line), rule.head.span)
+        return Span()
 
     def _label(self, place: Place, name: str | None = None) -> str:
         return describe_column(self._rules, *place, name)
@@ -1017,6 +1113,15 @@ def fits(value: object, kind: DataType) -> bool:
     if isinstance(value, float):
         return family in ("float32", "float64", "decimal", "wide")
     return family in _WRITTEN_AS_TEXT
+
+
+def _is_spelled_as(text: str, kind: DataType) -> bool:
+    """Return True if a text is a value of the type, as far as that is a date or a time."""
+    if kind.family not in ("date", "timestamp", "zoned", "time", "duration"):
+        return True
+    from gpu_wcoj.arrow.constants import is_value  # loads PyArrow
+
+    return is_value(text, kind)
 
 
 def names_of(rules: Rules) -> Mapping[str, tuple[str, ...]]:

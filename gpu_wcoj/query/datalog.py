@@ -244,7 +244,7 @@ class _Reader:
         inputs = [directive for directive in directives if directive.kind == "input"]
         sized = {one.relation for one in directives if one.kind in ("printsize", "test")}
         written = [one for one in directives if one.kind != "input" and (one.parameters or one.relation in sized)]
-        program = Rules(rules, declarations, outputs, self.text, directives=(*inputs, *written))
+        program = Rules(rules, declarations, outputs, self.text, directives=(*inputs, *written), source=self.source)
         check(program, source=self.source)
         equivalences = [one.declaration.relation for one in declared if one.is_equivalence]
         self.check_limits(program, equivalences, used)

@@ -799,6 +799,8 @@ class Rules:
         The order of an answer; None if there is none.
     written
         Of a program in core form, the program as it is written.
+    source
+        The name of the text in messages.
 
     Examples
     --------
@@ -822,6 +824,7 @@ class Rules:
     computed_groups: tuple[ComputedGroups, ...] = ()
     sorting: Sorting | None = None
     written: Rules | None = field(default=None, compare=False, repr=False)
+    source: str = field(default="<text>", compare=False, repr=False)
 
     def __str__(self) -> str:
         inputs = [directive for directive in self.directives if directive.kind in ("input", "limitsize")]

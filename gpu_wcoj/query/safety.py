@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -393,7 +393,9 @@ def describe_column(rules: Rules, relation: str, column: int, name: str | None =
     """
     prefix, calculated = relation.partition("#")[::2]
     if prefix.isdecimal():
-        return f"the calculated '{calculated}'"
+        calls = {Variable(computed.variable.name): computed.call for computed in rules.rules[int(prefix)].computed}
+        is_written = not calculated.startswith("#") or Variable(calculated) not in calls
+        return f"the calculated '{calculated if is_written else _with_calls(Variable(calculated), calls)}'"
     served_name = served_relation(rules, relation)
     if served_name == prefix != relation:
         column = _narrowed_column(rules, relation, column)
@@ -402,6 +404,15 @@ def describe_column(rules: Rules, relation: str, column: int, name: str | None =
     results = {(grouping.relation, grouping.keys): grouping.op for grouping in rules.groupings}
     op = results.get((relation, column))
     return f"{'a value' if op is None else f'the {op}'} {describe_place(rules, relation, 'of')}"
+
+
+def _with_calls(expression: Expression, calls: Mapping[Variable, Call]) -> Expression:
+    """Return an expression with calculations in place of the variables that core form gives them."""
+    if isinstance(expression, Variable) and expression.name.startswith("#") and expression in calls:
+        expression = calls[expression]
+    if not isinstance(expression, Call):
+        return expression
+    return replace(expression, arguments=tuple(_with_calls(part, calls) for part in expression.arguments))
 
 
 def _narrowed_column(rules: Rules, relation: str, column: int) -> int:

@@ -325,8 +325,8 @@ def test_patterns_in_rules(backend, bag):
         ("h(double(x)) :- r(x).", pa.string(), "is of type 'string'"),
         ('h(like(x, "a")) :- r(x).', pa.int64(), "'like' takes a text"),
         ("h(0.123) :- r(x). h(x) :- r(x).", pa.decimal128(9, 2), "the constant 0.123 is not exactly a value of type"),
-        ("h(x) :- r(x), x = true.", pa.decimal128(9, 2), "compares it with True"),
-        ("h(x) :- r(x), x > 0.5m.", pa.string(), "compares it with"),
+        ("h(x) :- r(x), x = true.", pa.decimal128(9, 2), "is compared with True"),
+        ("h(x) :- r(x), x > 0.5m.", pa.string(), "is compared with"),
     ],
 )
 def test_what_is_refused(text, kind, match):

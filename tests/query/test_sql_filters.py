@@ -188,6 +188,28 @@ def test_a_condition_holds_in_sets_too(judge: Judge):
             assert found == {tuple(row) for row in _unmarked(expected[""][0])}, f"seed {seed!r}\n{case}"
 
 
+NARROWED = Table(
+    "t", tuple(Column(name, kind) for name, kind in (("k", "int"), ("f", "float"), ("m", "decimal"), ("s", "text")))
+)
+
+
+@pytest.mark.parametrize("typed", [True, False])
+@pytest.mark.parametrize("column", ["f IS NULL", "f = 2.5e0", "m IS NULL", "m = 1.50", "s IS NULL", "s = 'x'"])
+@pytest.mark.parametrize(
+    "condition", ["{0} IN ({1}, {2})", "{0} > {1}", "{0} BETWEEN {1} AND {2}", "CASE WHEN k = 1 THEN {0} END < {2}"]
+)
+def test_conditions_on_a_column_that_another_one_fixes(column: str, condition: str, typed: bool, judge: Judge):
+    values = {"f": ("-1.25e0", "2.5e0"), "m": ("1.50", "2"), "s": ("'x'", "'y'")}[column[0]]
+    text = (
+        f"SELECT k FROM t WHERE EXISTS (SELECT 1 FROM u WHERE {column})"
+        f" OR (k < k AND {condition.format(column[0], *values)})"
+    )
+    case = Case((("", text),), (NARROWED, Table("u", (Column("j", "int"),))), random_script(
+        random.Random(text), (NARROWED, Table("u", (Column("j", "int"),))), 4
+    ))  # fmt: skip
+    assert disagreement(case, judge.answers(case), typed=typed) is None, case
+
+
 def _unmarked(rows: Counter[tuple[object, ...]]) -> Iterator[tuple[object, ...]]:
     """Rows with truth values in the place of their names."""
     names = {"is True": True, "is False": False}

@@ -65,7 +65,16 @@ UNSUPPORTED = [
     ("SELECT a FROM r TABLESAMPLE 10%", "10", "TABLESAMPLE is not supported", "filter by a column"),
     ("SELECT a FROM r POSITIONAL JOIN s", "s", "POSITIONAL JOIN is not supported", "SEMI, ANTI and ASOF joins are"),
     ("SELECT * RENAME (a AS d) FROM r", None, "RENAME is not supported", ""),
-    ("SELECT CURRENT_DATE FROM r", None, "CURRENT DATE is not supported", "does not follow the clock"),
+    ("SELECT CURRENT_DATE FROM r", "CURRENT_DATE", "CURRENT_DATE is not supported", "does not follow the clock"),
+    ("SELECT a, current_date, b FROM r", "current_date", "CURRENT_DATE is not supported", "does not follow the clock"),
+    ("SELECT a FROM r WHERE localtime > TIME '10:00:00'", None, "localtime gives other results", "follow the clock"),
+    (
+        "SELECT localtimestamp FROM r",
+        "localtimestamp",
+        "localtimestamp gives other results",
+        "does not follow the clock",
+    ),
+    ("SELECT CURRENT_TIME FROM r", "CURRENT_TIME", "current_time gives other results", "does not follow the clock"),
     ("SELECT RANDOM() FROM r", "RANDOM()", "RANDOM is not supported", "cannot be kept"),
     (
         "SELECT LENGHT(n) FROM t",

@@ -70,6 +70,35 @@ def test_what_does_not_compare_is_refused(where, error, says):
         gw.find("(a)", vertices=VERTICES, edges=EDGES, where=where, columns=["a.id"])
 
 
+@pytest.mark.parametrize(
+    ("where", "marked", "says"),
+    [
+        ("a.id = 1 AND a.s > 5", "a.s > 5", "the number 5 is compared with 'a.s', which has texts"),
+        ("a.id = 'x'", "a.id = 'x'", "the text 'x' is compared with 'a.id', which has numbers"),
+        ("a.id IN ('x', 'y')", "a.id IN ('x', 'y')", "the text 'x' is compared with 'a.id', which has numbers"),
+        ("a.id > 0 OR a.s BETWEEN 1 AND 2", "a.s BETWEEN 1 AND 2", "the number 1 is compared with 'a.s'"),
+        ("a.id = a.s", "a.id = a.s", "'a.id' has numbers and is compared with 'a.s', which has texts"),
+        ("NOT a.d > 5", "a.d > 5", "the number 5 is compared with 'a.d', which has dates"),
+        ("a.d > 'x'", "a.d > 'x'", "the text 'x' is compared with 'a.d', which has dates"),
+        ("a.d = a.id", "a.d = a.id", "'a.d' has dates and is compared with 'a.id', which has numbers"),
+    ],
+)
+def test_what_does_not_compare_is_shown(where, marked, says):
+    with pytest.raises(TypeMismatchError) as raised:
+        gw.find("(a)", vertices=VERTICES, edges=EDGES, where=where, columns=["a.id"])
+    first, line, marker, remedy = str(raised.value).split("\n")
+    assert first == f"{first.partition(' (')[0]} (line 1, column {where.index(marked) + 1} of <where>)"
+    assert first.startswith(says)
+    assert line[marker.index("~") : marker.rindex("~") + 1] == marked
+    assert remedy.startswith(("  Write ", "  Compare "))
+
+
+def test_texts_of_dates_compare_with_dates():
+    found = gw.find("(a)", vertices=VERTICES, edges=EDGES, where="a.d >= '1900-01-01'", columns=["a.id"])
+    literal = gw.find("(a)", vertices=VERTICES, edges=EDGES, where="a.d >= DATE '1900-01-01'", columns=["a.id"])
+    assert found.rows() == literal.rows()
+
+
 def test_random_changes_are_followed():
     chance = random.Random(5)
     days = [dt.date(2024, 1, day) for day in range(1, 29)]

@@ -631,7 +631,7 @@ class PathExpansion:
         def term(field: Field) -> Expression:
             return terms[field.column] if terms is not None and field.column in terms else self.field(field)
 
-        return ConditionWriter(term, self.kind, self.compiler.list_relation)
+        return ConditionWriter(term, self.kind, self.compiler.list_relation, self.compiler.text)
 
     def kind(self, field: Field) -> str | None:
         """Return the family of a field's type, or None if unknown."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 import datetime as dt
 import math
 import operator
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 from typing import Any as Anything
 
+from gpu_wcoj.data.schema import DataType
 from gpu_wcoj.errors import (
     CalculationError,
     MotifSyntaxError,
@@ -643,6 +644,22 @@ MAX_COMPARED = 4
 """Longest NOT IN list, in values, that becomes comparisons; longer lists become a relation."""
 
 _FLOATS = ("float32", "float64")
+_NOT_NUMBERS = {
+    "string": ("texts", "Write a text in single quotes."),
+    "bool": ("truth values", "Write TRUE or FALSE."),
+    "date": ("dates", "Write DATE '2026-01-31'."),
+    "timestamp": ("timestamps", "Write TIMESTAMP '2026-01-31 10:00:00'."),
+    "zoned": ("timestamps with a zone", "Write TIMESTAMPTZ '2026-01-31 10:00:00+01'."),
+    "time": ("times", "Write TIME '10:00:00'."),
+}
+"""Families of types that do not compare with numbers: their words in messages, and the remedy."""
+_TIMES: Final[Mapping[str, Sequence[str]]] = {
+    "date": ("date32[day]",),
+    "timestamp": ("timestamp[us]", "timestamp[ns]"),
+    "zoned": ("timestamp[us, tz=UTC]", "timestamp[ns, tz=UTC]"),
+    "time": ("time64[ns]",),
+}
+"""Types of dates and times that hold any text of their family."""
 
 
 class Literals(NamedTuple):
@@ -663,13 +680,16 @@ class ConditionWriter:
         Returns the term of a field in the rule.
     kind
         Returns the family of a field's type (``integer``, ``float64``, ...), or None if unknown.
-    listed
+    list_relation
         Returns the relation that holds the values of a list.
+    text
+        The text of the condition, for messages.
     """
 
     term: Callable[[Field], Expression]
     kind: Callable[[Field], str | None]
     list_relation: Callable[[tuple[Constant, ...]], str]
+    text: str
 
     def literals(self, case: Case) -> Literals:
         """Translate a conjunction."""
@@ -683,14 +703,14 @@ class ConditionWriter:
                 op = "!=" if literal.is_negated else "="
                 comparisons.append(Comparison(op, self.to_term(literal.value)[0], NULL))
             elif isinstance(literal, Test):
-                left, right = self.compared(literal.left, literal.right)
+                left, right = self.compared(literal.left, literal.right, literal.span)
                 comparisons.append(Comparison(literal.op, left, right))
             elif not isinstance(literal, Among):
                 raise AssertionError(f"'{literal}' was not simplified")
             elif len(literal.values) <= (MAX_COMPARED if literal.is_negated else 1):
                 op = "!=" if literal.is_negated else "="
                 for value in literal.values:
-                    left, right = self.compared(literal.value, value)
+                    left, right = self.compared(literal.value, value, literal.span)
                     comparisons.append(Comparison(op, left, right))
             else:
                 (negated if literal.is_negated else atoms).append(self.among(literal))
@@ -711,7 +731,7 @@ class ConditionWriter:
             test = simplified_call("among", *self.value_and_list(condition))
             return negated(test) if condition.is_negated else test
         assert isinstance(condition, Test), f"'{condition}' was not simplified"
-        left, right = self.compared(condition.left, condition.right)
+        left, right = self.compared(condition.left, condition.right, condition.span)
         return simplified_call(next(name for name, op in COMPARING.items() if op == condition.op), left, right)
 
     def among(self, literal: Among) -> Atom:
@@ -723,8 +743,7 @@ class ConditionWriter:
         """Return a value, and the values of its list converted to its type."""
         value, kind = self.to_term(literal.value)
         for constant in literal.values:
-            _check_moment(constant, kind)
-            _check_constant(constant, literal.value, kind)
+            self.check_types((constant, None), (literal.value, kind), literal.span)
         values = tuple(Constant(one.value) if isinstance(one, Moment) else one for one in literal.values)
         are_integers = [isinstance(constant.value, int) for constant in values]
         if kind in _FLOATS or (kind is None and not all(are_integers) and any(are_integers)):
@@ -767,13 +786,21 @@ class ConditionWriter:
         family = "float64" if set(kinds) & set(_FLOATS) else next((kind for kind in kinds if kind != "whole"), "whole")
         return Call(value.op, (left, right)), family
 
-    def compared(self, left: Value, right: Value) -> tuple[Expression, Expression]:
+    def compared(self, left: Value, right: Value, span: Span) -> tuple[Expression, Expression]:
         """Translate two values that are compared."""
         terms = self.to_term(left), self.to_term(right)
-        for constant, opposite, kind in ((left, right, terms[1][1]), (right, left, terms[0][1])):
-            _check_moment(constant, kind)
-            _check_constant(constant, opposite, kind)
+        self.check_types((left, terms[0][1]), (right, terms[1][1]), span)
         return self.unify_types(*terms)
+
+    def check_types(self, left: tuple[Value, str | None], right: tuple[Value, str | None], span: Span) -> None:
+        """Raise `TypeMismatchError`, with the place, if values of these types do not compare."""
+        try:
+            for (value, _), (opposite, kind) in ((left, right), (right, left)):
+                _check_moment(value, kind)
+                _check_constant(value, opposite, kind)
+            _check_families(left, right)
+        except TypeMismatchError as error:
+            raise error.at_place(self.text, span.line, span.column, span.width, "<where>") from None
 
     def unify_types(
         self, left: tuple[Expression, str | None], right: tuple[Expression, str | None]
@@ -801,12 +828,40 @@ def _check_constant(constant: Value, opposite: Value, kind: str | None) -> None:
     """Raise `TypeMismatchError` if a text is compared with numbers, or a number with texts."""
     if not isinstance(constant, Constant) or isinstance(constant, Moment):
         return
+    from gpu_wcoj.arrow.constants import is_value  # loads PyArrow
+
     is_text, is_number = isinstance(constant.value, str), type(constant.value) in (int, float)
-    numbers = ("integer", "whole", "decimal", "wide", *_FLOATS)
-    if (is_text and kind in numbers) or (is_number and kind == "string"):
+    if (
+        is_text
+        and kind is not None
+        and kind in _TIMES
+        and not any(is_value(constant.value, DataType(time)) for time in _TIMES[kind])
+    ):
+        has, remedy = _NOT_NUMBERS[kind]
+        raise TypeMismatchError(
+            f"the text '{constant.value}' is compared with '{opposite}', which has {has}.\n  {remedy}"
+        )
+    if (is_text and _is_number(kind)) or (is_number and kind in _NOT_NUMBERS):
         what = f"the text '{constant.value}'" if is_text else f"the number {constant.value}"
-        has, remedy = ("numbers", "a number") if is_text else ("texts", "a text in single quotes")
-        raise TypeMismatchError(f"{what} is compared with '{opposite}', which has {has}.\n  Write {remedy}.")
+        has, remedy = ("numbers", "Write a number.") if is_text else _NOT_NUMBERS[kind or ""]
+        raise TypeMismatchError(f"{what} is compared with '{opposite}', which has {has}.\n  {remedy}")
+
+
+def _is_number(kind: str | None) -> bool:
+    return kind in ("integer", "whole", "decimal", "wide", *_FLOATS)
+
+
+def _check_families(left: tuple[Value, str | None], right: tuple[Value, str | None]) -> None:
+    """Raise `TypeMismatchError` if a column of texts, truth values or times is compared with one of another type."""
+    kinds = ["a number" if _is_number(kind) else kind for _, kind in (left, right)]
+    is_constant = any(isinstance(value, Constant) for value, _ in (left, right))
+    if None not in kinds and kinds[0] != kinds[1] and not is_constant:
+        shown = [_NOT_NUMBERS.get(kind or "", ("numbers", ""))[0] for kind in kinds]
+        if shown[0] != shown[1]:
+            raise TypeMismatchError(
+                f"'{left[0]}' has {shown[0]} and is compared with '{right[0]}', which has {shown[1]}.\n"
+                "  Compare columns of one type."
+            )
 
 
 def _double(value: Expression, kind: str | None) -> Expression:

@@ -8,9 +8,8 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from gpu_wcoj.arrow import sql_expressions
-from gpu_wcoj.arrow.constants import encode_constant
+from gpu_wcoj.arrow.constants import is_value
 from gpu_wcoj.data.schema import INT64, INTERVAL, MAX_DIGITS, UUID, DataType
-from gpu_wcoj.errors import TypeMismatchError
 from gpu_wcoj.query.constant_folding import is_spelled
 from gpu_wcoj.query.ir import CHECKED, NULL, TRUE, Call, Constant, Expression, Variable
 from gpu_wcoj.query.sql.scope import DATE, Branch, RuleWriter, Values, as_text, is_date, literal
@@ -201,12 +200,9 @@ class Coercion(RuleWriter):
         """Raise if a text is compared with times of a type that it has no value of."""
         for side, opposite in ((left, right), (right, left)):
             kind = self.kind(opposite)
-            if isinstance(side, Constant) and isinstance(side.value, str) and kind and group_of(kind) == "time":
-                try:
-                    _ = encode_constant(side.value, DataType(kind))
-                except TypeMismatchError:
-                    what = f"the text '{side.value}' is not a value of type {label(kind)}"
-                    raise self.place.mistyped(what, node) from None
+            text = side.value if isinstance(side, Constant) and isinstance(side.value, str) else None
+            if text is not None and kind and group_of(kind) == "time" and not is_value(text, DataType(kind)):
+                raise self.place.mistyped(f"the text '{text}' is not a value of type {label(kind)}", node)
 
     def _family(self, value: Expression) -> str:
         if isinstance(value, Constant) and isinstance(value.value, (int, float, Decimal)):

@@ -1383,7 +1383,8 @@ class Queries(FromClause):
                 f"the recursion of '{name}' is not a UNION"
                 + (" but UNION ALL" if isinstance(union, exp.Union) else ""),
                 node.args["alias"],
-                "Recursion gives each row once: write WITH RECURSIVE name AS (first UNION next).",
+                "A view has each row of a recursion once: write UNION. Add a column, such as the number of steps, if "
+                "equal rows have to count. gpu_wcoj.query answers UNION ALL once.",
             )
         check_parts(union, place, "this", "expression", "distinct")
         if self._reads(union.this, name):

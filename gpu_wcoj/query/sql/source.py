@@ -23,6 +23,7 @@ from gpu_wcoj.errors import (
 )
 
 if TYPE_CHECKING:
+    from sqlglot import Token
     from sqlglot.expressions import Expr as Node
 
 
@@ -211,12 +212,34 @@ class Place:
                 for piece in node.walk()
                 if "start" in piece.meta and "end" in piece.meta
             ]
+            spans += [span for piece in node.walk() if (span := self._keyword(piece)) is not None]
             if spans:
                 start, end = self._closed(min(begin for begin, _ in spans), max(stop for _, stop in spans) + 1)
                 end += 2 * self.text.startswith("()", end)  # of a call without arguments
                 return self.span_at(start, end - start)
             node = node.parent
         return 1, 1, 1
+
+    def _keyword(self, node: Node) -> tuple[int, int] | None:
+        """Return the first and last character of a function that is a keyword, as CURRENT_DATE; None for others.
+
+        Such nodes do not record their positions.
+        """
+        from sqlglot import expressions as exp
+
+        if not isinstance(node, exp.Func) or node.args or "start" in node.meta:
+            return None
+        names = type(node).sql_names()
+        tokens = [token for token in self._tokens if token.text.upper() in names]
+        same = [piece for piece in node.root().walk(bfs=False) if type(piece) is type(node) and not piece.meta]
+        position = next((i for i, piece in enumerate(same) if piece is node), len(tokens))
+        return (tokens[position].start, tokens[position].end) if position < len(tokens) == len(same) else None
+
+    @cached_property
+    def _tokens(self) -> list[Token]:
+        from sqlglot import tokenize
+
+        return tokenize(self.text, read=self.names.dialect)
 
     def _closed(self, start: int, end: int) -> tuple[int, int]:
         """Extend a piece of text to the parentheses that it opens or closes.
@@ -633,7 +656,11 @@ def describe_node(node: Node) -> str:
     >>> describe_node(parse_one("a ILIKE b"))
     'ILIKE'
     """
+    from sqlglot import expressions as exp
+
     name = type(node).__name__
+    if name not in _NODES and isinstance(node, exp.Func) and not node.args:
+        return type(node).sql_names()[0]
     return _NODES.get(name) or re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).upper()
 
 
