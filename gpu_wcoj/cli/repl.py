@@ -7,6 +7,7 @@ import re
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -15,13 +16,14 @@ from cyclopts import Parameter
 
 from gpu_wcoj import __version__
 from gpu_wcoj.cli.answers import TABLE_ROWS, check_limit, print_rows
-from gpu_wcoj.cli.source import parse_files
+from gpu_wcoj.cli.source import file_named, inputs_of, parse_files
 from gpu_wcoj.data.rows import Row
 from gpu_wcoj.engine.options import ProgramOptions
-from gpu_wcoj.errors import GpuWcojError, SchemaError, UnknownRelationError, UsageError
+from gpu_wcoj.errors import ArityError, GpuWcojError, SchemaError, UnknownRelationError, UsageError
 from gpu_wcoj.files.formats import open_bytes
-from gpu_wcoj.files.reader import columns_of, read_table
+from gpu_wcoj.files.reader import as_declared, columns_of, read_table
 from gpu_wcoj.files.record_batch import memory_budget
+from gpu_wcoj.files.spec import InputSpec
 from gpu_wcoj.one_shot import query
 from gpu_wcoj.program import Program
 from gpu_wcoj.query.check import check
@@ -31,13 +33,16 @@ from gpu_wcoj.query.languages import language_of
 from gpu_wcoj.result import Result
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from prompt_toolkit import PromptSession
 
 HELP: Final = """\
 edge(1, 2). edge(2, 3).          insert facts; -edge(1, 2). deletes
 hop(a, c) :- edge(a, b), edge(b, c).    add a rule, and keep its answer up to date
 ?- hop(1, c).                    ask once; also: select * from edge;
-.load edge=PATH                  insert the rows of a file
+.load edge=PATH                  insert the rows of a file; also: select * from 'edge.csv';
+.decl edge(a: number, b: number) declare the types of columns
+.input edge(filename="edge.csv") insert the rows of a file, as in Soufflé
 .show NAME [ROWS]                print a relation
 .list                            list relations and rules
 .drop NAME                       drop the rules of a relation
@@ -46,6 +51,9 @@ hop(a, c) :- edge(a, b), edge(b, c).    add a rule, and keep its answer up to da
 .quit                            end, as Ctrl-D does"""
 
 _COMMANDS: Final = (".load", ".show", ".list", ".drop", ".explain", ".limit", ".help", ".quit")
+_LINE: Final = re.compile(r"\.(?:decl|input)\s+([\w.]+)[^\n]*(?<![.;])\Z")
+"""A line that declares a relation, or names its file, by itself."""
+_DIRECTIVE: Final = re.compile(r"\.(?:decl|input|output|type|comp|init|printsize|limitsize|test|pragma|plan)\b")
 _END: Final = re.compile(r"[.;]\s*(?:(?://|%).*)?$")
 
 
@@ -73,6 +81,7 @@ class Repl:
         self._limit = limit
         self._rules: list[Rules] = []
         self._columns: dict[str, tuple[str, ...]] = {}
+        self._declared: dict[str, tuple[str, Declaration]] = {}
         self._program: Program | None = None
         self.is_over = False
 
@@ -93,16 +102,16 @@ class Repl:
         text = statement.strip()
         if not text:
             return
-        if text.startswith("."):
+        if _LINE.match(text):
+            self._read_line(text)
+        elif text.startswith(".") and not _DIRECTIVE.match(text):
             self._command(text)
         elif text.startswith("?-"):
             self._ask(text[2:].strip())
         elif text.startswith("-"):
             self._read(text[1:], -1)
         elif text.endswith(";") or language_of(text) == "sql":
-            words = {word.casefold() for word in re.findall(r"\w+", text)}
-            tables = self._tables([name for name in self.relations if name.casefold() in words])
-            self._print_once(query(text.rstrip("; "), tables, language="sql", scan=False))
+            self._ask_in_sql(text.rstrip("; "))
         else:
             self._read(text, 1)
 
@@ -112,6 +121,30 @@ class Repl:
         self._step({relation: table})
 
     # Rules and facts.
+
+    def _read_line(self, text: str) -> None:
+        """Declare a relation, or insert the rows of the file that an ``.input`` line names."""
+        found = _LINE.match(text)
+        assert found is not None
+        name, before = found[1], self._declared.get(found[1], ("", None))[0]
+        rules = _with_any_arity(f"{before}\n{text}" if text.startswith(".input") else text, name)
+        for declaration in rules.declarations:
+            if text.startswith(".decl") and name in self.relations:
+                raise UsageError.duplicate("the relation", name, remedy="Give it another name.")
+            self._declared[name] = text, declaration
+            self._declare({name: declaration.columns})
+        self._load_inputs(rules)
+
+    def _load_inputs(self, rules: Rules) -> None:
+        """Insert the rows of the files that ``.input`` lines name."""
+        for spec in inputs_of(rules, Path(), ()):
+            declaration = next((one for one in rules.declarations if one.relation == spec.relation), None)
+            table = _named_table(spec)
+            self.load(
+                spec.relation,
+                table if declaration is None else as_declared(table, spec, declaration.types),
+                table.column_names if declaration is None else declaration.columns,
+            )
 
     def _read(self, text: str, sign: int) -> None:
         rules = parse(text)
@@ -127,19 +160,24 @@ class Repl:
         if sign < 0 and (proper or not facts):
             raise UsageError.with_parts("'-' deletes facts", got=text, remedy="Write -edge(1, 2). or .drop NAME.")
         before = self._rules, dict(self._columns), self._program
+        declared_before = dict(self._declared)
         try:
             if proper:
                 self._rules = [*self._rules, replace(rules, rules=tuple(proper), outputs=(), directives=(), text="")]
             new = {name: self._names(len(rows[0][0])) for name, rows in facts.items() if name not in self._columns}
             declared = {one.relation: one.columns for one in rules.declarations}
+            self._declared |= {one.relation: (str(one), one) for one in rules.declarations if one.is_binding}
             inputs = {*rules.inputs} - {rule.head.relation for rule in proper}
             heads = {rule.head.relation for part in self._rules for rule in part.rules}
             read = {name: self._names(rules.arity[name]) for name in inputs if name not in heads}
             self._declare({**read, **new, **declared}, changes_rules=bool(proper))
+            if any(directive.kind == "input" for directive in rules.directives):
+                self._load_inputs(rules)
             if facts:
                 self._step(facts)
         except BaseException:
             self._rules, self._columns, self._program = before
+            self._declared = declared_before
             raise
         for name in dict.fromkeys(rule.head.relation for rule in proper):
             self._show(name)
@@ -157,7 +195,10 @@ class Repl:
 
     def _put_into_effect(self) -> None:
         declarations = [
-            Declaration(name, names, (None,) * len(names), is_binding=False) for name, names in self._columns.items()
+            self._declared[name][1]
+            if name in self._declared
+            else Declaration(name, names, (None,) * len(names), is_binding=False)
+            for name, names in self._columns.items()
         ]
         rules = Rules(
             tuple(dict.fromkeys(rule for part in self._rules for rule in part.rules)),
@@ -204,6 +245,17 @@ class Repl:
         else:
             self._write("yes" if len(answer) else "no")
 
+    def _ask_in_sql(self, text: str) -> None:
+        words = {word.casefold() for word in re.findall(r"\w+", text)}
+        tables = self._tables([name for name in self.relations if name.casefold() in words])
+        while True:
+            try:
+                return self._print_once(query(text, tables, language="sql", scan=False))
+            except UnknownRelationError as error:
+                if (spec := file_named(error)) is None or spec.relation in tables:
+                    raise
+                tables[spec.relation] = _named_table(spec)
+
     def _tables(self, names: Iterable[str]) -> dict[str, Any]:
         """Return relations as tables."""
         for name in names:
@@ -245,9 +297,8 @@ class Repl:
             self._write(self._present().explain().rstrip())
         elif name == ".load" and arguments:
             for spec in parse_files(arguments):
-                budget = memory_budget(None)
-                names = tuple(columns_of(spec, False, budget))
-                self.load(spec.relation, read_table(spec, len(names), budget), names)
+                table = _named_table(spec)
+                self.load(spec.relation, table, table.column_names)
         elif name == ".show" and 1 <= len(arguments) <= 2:
             self._show(arguments[0], _integer(arguments[1]) if len(arguments) > 1 else None)
         elif name == ".drop" and len(arguments) == 1:
@@ -290,6 +341,22 @@ class Repl:
             self._rules, self._columns, self._program = before
             raise
         self._write(f"{name}: rules dropped")
+
+
+def _with_any_arity(text: str, name: str) -> Rules:
+    """Parse a text without rules, of which a relation has as many columns as it declares, or any number."""
+    for arity in range(1, text.count(",") + 2):
+        with suppress(ArityError):
+            return parse(f"{text}\nline() :- {name}({', '.join('_' * arity)}).")
+    return parse(f"{text}\nline() :- {name}(_).")
+
+
+def _named_table(spec: InputSpec) -> pa.Table:
+    """Return the rows of a file, with the names of its columns."""
+    budget = memory_budget(None)
+    names = list(columns_of(spec, False, budget))
+    table = read_table(spec, len(names), budget)
+    return table.rename_columns([*names, *table.column_names[len(names) :]])
 
 
 def _kinds(answer: Result) -> list[str]:

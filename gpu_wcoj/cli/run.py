@@ -145,8 +145,6 @@ def run(
     folders = folders or FolderOptions()
     output, results = folders.output, folders.results
     loaded, fed = source.loaded, source.fed
-    if not loaded and not fed and source.path is None and source.text is None:
-        raise UsageError("there is nothing to run on.\n  Give --input RELATION=PATH, --changes RELATION=PATH, or both.")
     check_tick_rows(files.tick_rows, fed)
     if count and output is not None:
         raise UsageError("--count produces no rows, so there is nothing for --output.\n  Leave out one of the two.")
@@ -213,7 +211,7 @@ def _source_of(
         parse_files(files.changes),
         memory_budget(files.memory),
         (match_options or MatchOptions()).to_motif_options(),
-    )
+    ).with_files_of_text()
 
 
 # A progress bar for long work, shown on terminals only.

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from functools import cached_property
 from itertools import combinations
 from pathlib import Path
 from types import MappingProxyType
@@ -24,16 +25,16 @@ from gpu_wcoj.cli import FLAG
 from gpu_wcoj.cli.answers import PrintedRelation
 from gpu_wcoj.data.schema import DataType
 from gpu_wcoj.engine.options import ProgramOptions
-from gpu_wcoj.errors import SourceMap, UnknownRelationError, UnsupportedError, UsageError
+from gpu_wcoj.errors import GpuWcojError, SourceMap, UnknownRelationError, UnsupportedError, UsageError
 from gpu_wcoj.files.formats import open_bytes
 from gpu_wcoj.files.output import OutputSpec, check_apart
 from gpu_wcoj.files.reader import columns_of
-from gpu_wcoj.files.spec import STANDARD_INPUT, InputSpec, parse_input
+from gpu_wcoj.files.spec import STANDARD_INPUT, InputSpec, parse_input, united
 from gpu_wcoj.planner.ir import Strategy
 from gpu_wcoj.program import ChangeCount, Program, TickReport, describe_option
 from gpu_wcoj.query.check import check_required, unnamed_inputs
 from gpu_wcoj.query.ir import Atom, Constant, Directive, Rule, Rules
-from gpu_wcoj.query.languages import BAGS, BY_NAME, Language, language_of_file
+from gpu_wcoj.query.languages import BAGS, BY_NAME, Language, language_of, language_of_file
 from gpu_wcoj.query.motif.compile import Semantics
 from gpu_wcoj.query.motif.parse import parse
 from gpu_wcoj.query.translation import Reading, read
@@ -280,7 +281,7 @@ def _refuse_text_options(directive: Directive) -> None:
 
 def parse_files(files: Sequence[str] | None) -> tuple[InputSpec, ...]:
     """Parse the files of an option: ``RELATION=PATH?option=value``."""
-    return tuple(map(parse_input, files or ()))
+    return united(map(parse_input, files or ()))
 
 
 def check_tick_rows(tick_rows: int | None, changes: Sequence[object]) -> None:
@@ -306,8 +307,7 @@ def files_of_program(
 
 def check_files(program: Program | MotifProgram, loaded: Sequence[InputSpec], fed: Sequence[InputSpec]) -> None:
     """Raise for files of unknown relations, and for files that an option does not accept."""
-    _check_relations(program, loaded, "--input")
-    _check_relations(program, fed, "--changes")
+    _check_relations(program, (*loaded, *fed))
     _check_pipes([*loaded, *fed])
     if ticked := [spec for spec in loaded if spec.tick is not None]:
         raise UsageError(
@@ -340,7 +340,7 @@ def _is_empty(path: Path) -> bool:
 
 def _check_pipes(specs: Sequence[InputSpec]) -> None:
     """Raise for a pipe that is named twice: the second reader would find it empty."""
-    pipes = [spec for spec in specs if spec.path.is_fifo()]
+    pipes = [replace(spec, path=path) for spec in specs for path in (spec.path, *spec.more) if path.is_fifo()]
     for first, second in combinations(pipes, 2):
         if first.path.samefile(second.path):
             raise UsageError(
@@ -349,14 +349,10 @@ def _check_pipes(specs: Sequence[InputSpec]) -> None:
             )
 
 
-def _check_relations(program: Program | MotifProgram, specs: Sequence[InputSpec], option: str) -> None:
-    seen: set[str] = set()
+def _check_relations(program: Program | MotifProgram, specs: Sequence[InputSpec]) -> None:
     for spec in specs:
         if spec.relation not in program.inputs:
             raise UnknownRelationError(spec.relation, program.inputs, "relations that the program reads")
-        if spec.relation in seen:
-            raise UsageError(f"{option} names relation '{spec.relation}' twice.\n  Put its rows into one file.")
-        seen.add(spec.relation)
 
 
 # Motifs for the command line: their options, and a matcher with a program's interface.
@@ -455,7 +451,7 @@ class ProgramSource:
     path, text
         The file with its text, or the text itself.
     language
-        None for the language of the file's suffix.
+        None for the language of the file's suffix; of a text, for that of its first word.
     dialect
         The dialect of SQL.
     loaded, fed
@@ -485,10 +481,7 @@ class ProgramSource:
         GpuWcojError
             And whatever its parser raises.
         """
-        text, language = self._text(), self.language
-        if language is None:
-            path = self.path
-            language = "datalog" if path is None or path == STANDARD else language_of_file(path)
+        text, language = self._text, self._language
         source = "<text>" if self.path is None else "standard input" if self.path == STANDARD else str(self.path)
         if language == "datalog" and self.path is not None and self.path != STANDARD:
             text, source = with_includes(text, self.path)
@@ -522,6 +515,38 @@ class ProgramSource:
         bag = options.bag or language in BAGS
         return Program.from_options(rules, replace(options, bag=bag, inputs=rules.inputs))
 
+    def with_files_of_text(self) -> ProgramSource:
+        """Return the program with the files that it names in ``FROM``, if it is SQL, as relations of these names."""
+        if self._language != "sql":
+            return self
+        from gpu_wcoj.query.sql import check_tables
+
+        source = self
+        while True:
+            names = [spec.relation for spec in (*source.loaded, *source.fed)]
+            try:
+                check_tables(source._text, dict.fromkeys(names), dialect=source.dialect)
+            except UnknownRelationError as error:
+                if (spec := file_named(error)) is not None:
+                    source = replace(source, loaded=(*source.loaded, spec))
+                    continue
+            except GpuWcojError:
+                pass  # `program` raises it with all that it knows
+            return source
+
+    @cached_property
+    def _language(self) -> Language:
+        if self.language is not None:
+            return self.language
+        if self.path is not None and self.path != STANDARD:
+            return language_of_file(self.path)
+        try:
+            return language_of(self._text)
+        except UsageError as error:
+            error.args = (str(error).replace("language=", "--language "),)
+            raise
+
+    @cached_property
     def _text(self) -> str:
         if self.path is None and self.text is not None:
             return self.text
@@ -554,6 +579,12 @@ class ProgramSource:
                     if len(changed_columns) == len(columns):
                         tables[spec.relation] = dict(zip(columns, changed_columns.values(), strict=True))
         return tables
+
+
+def file_named(error: UnknownRelationError) -> InputSpec | None:
+    """Return the file that the name of an unknown relation is, as in ``SELECT * FROM 'edges.csv'``; None if none is."""
+    name = error.relation
+    return InputSpec(name, Path(name).expanduser()) if "." in name and Path(name).expanduser().is_file() else None
 
 
 def _with_facts(reading: Reading) -> Rules:
@@ -666,7 +697,7 @@ class TextOptions:
 
     text: Annotated[list[str] | None, _TEXT] = None
     language: Language | None = None
-    """datalog, sql, motif or edn; by default the suffix .dl .sql .motif .edn of the file."""
+    """datalog, sql, motif or edn; by default by the suffix .dl .sql .motif .edn, or the first word of a text."""
     dialect: str = "duckdb"
     """The dialect of SQL: duckdb, postgres, spark, snowflake, bigquery, trino, ..."""
 

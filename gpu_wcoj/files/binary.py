@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import io
 import json
 import os
@@ -20,7 +19,7 @@ import pyarrow.parquet as pq
 
 from gpu_wcoj import errors
 from gpu_wcoj.errors import GpuWcojError, InputFileError, UsageError
-from gpu_wcoj.files.formats import BLOCK_BYTES, GZIP_ERRORS, damaged_gzip
+from gpu_wcoj.files.formats import unpacked
 from gpu_wcoj.files.record_batch import RowBlock, make_block, numbered, over_budget, select
 from gpu_wcoj.files.spec import InputSpec
 
@@ -45,7 +44,7 @@ class BinaryReader:
         The file and its options.
     form
         ``"parquet"`` or ``"arrow"``.
-    is_gzip
+    is_packed
         Whether the file is to be unpacked first.
     arity
         How many columns the relation has; None for as many as the file has.
@@ -56,7 +55,7 @@ class BinaryReader:
     """
 
     def __init__(
-        self, spec: InputSpec, form: str, is_gzip: bool, arity: int | None, changes: bool, budget: int
+        self, spec: InputSpec, form: str, is_packed: bool, arity: int | None, changes: bool, budget: int
     ) -> None:
         for option, value in (("sep", spec.separator), ("header", spec.header), ("types", spec.types)):
             if value is not None:
@@ -65,9 +64,9 @@ class BinaryReader:
             raise UsageError(f"'{spec.path}' is not text, so option 'skip' says nothing.\n  Leave it out.")
         self._spec = spec
         request = {
-            "spec": {**asdict(spec), "path": str(spec.path)},
+            "spec": {**asdict(spec), "path": str(spec.path), "more": ()},
             "format": form,
-            "gzip": is_gzip,
+            "packed": is_packed,
             "arity": arity,
             "changes": changes,
             "budget": budget,
@@ -187,7 +186,7 @@ Batches = Callable[[], Iterator[pa.RecordBatch]]
 def main(request: str) -> int:
     """Read the file of a JSON `request`.
 
-    Its keys are ``spec``, ``format``, ``gzip``, ``arity``, ``changes`` and ``budget``.
+    Its keys are ``spec``, ``format``, ``packed``, ``arity``, ``changes`` and ``budget``.
     """
     options = json.loads(request)
     spec = InputSpec(
@@ -210,7 +209,7 @@ def main(request: str) -> int:
         return _fail("MemoryBudgetError", str(over_budget(f"reading '{spec.path}'", budget, budget)))
     except Exception as error:  # whatever a damaged file provokes, the file is at fault
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        what = {"parquet": "Parquet", "arrow": "Arrow IPC"}[options["format"]]
+        what = {"parquet": "Parquet", "arrow": "Arrow IPC", "json": "lines of JSON"}[options["format"]]
         text = f"'{spec.path}' is damaged or not {what}: {reason}.\n  Write or copy it again, or say format=..."
         return _fail("InputFileError", text)
     return 0
@@ -235,8 +234,8 @@ def _fail(kind: str, message: str) -> int:
 
 
 def _send(spec: InputSpec, request: dict[str, Any], budget: int) -> None:
-    source = _unpacked(spec.path, budget) if request["gzip"] else _opened(spec.path)
-    open_file = _open_parquet if request["format"] == "parquet" else _open_arrow
+    source = _unpacked(spec.path, budget) if request["packed"] else _opened(spec.path)
+    open_file = {"parquet": _open_parquet, "arrow": _open_arrow, "json": _open_json}[request["format"]]
     names, n_rows, read = open_file(source)
     used = select(spec, len(names), names, request["arity"], request["changes"]).used
     if not request["changes"] and n_rows * 8 * len(used) > budget:
@@ -266,17 +265,13 @@ def _opened(path: Path) -> pa.NativeFile:
 
 
 def _unpacked(path: Path, budget: int) -> pa.NativeFile:
-    """Return a complete gzip file, unpacked; larger than the budget is an error."""
-    unpacked = io.BytesIO()
-    try:
-        with gzip.open(path) as file:
-            while block := file.read(BLOCK_BYTES):
-                if unpacked.tell() + len(block) > budget:
-                    raise over_budget(f"unpacking '{path}'", unpacked.tell() + len(block), budget)
-                unpacked.write(block)
-    except GZIP_ERRORS as error:
-        raise damaged_gzip(path, error) from None
-    return pa.BufferReader(unpacked.getbuffer())
+    """Return a complete compressed file, unpacked; larger than the budget is an error."""
+    content = io.BytesIO()
+    for block in unpacked(path):
+        if content.tell() + len(block) > budget:
+            raise over_budget(f"unpacking '{path}'", content.tell() + len(block), budget)
+        content.write(block)
+    return pa.BufferReader(content.getbuffer())
 
 
 _Read = Callable[[tuple[int, ...]], tuple[pa.Schema, Iterator[pa.RecordBatch]]]
@@ -339,3 +334,16 @@ def _open_arrow(source: pa.NativeFile) -> tuple[list[str], int, _Read]:
 
 if __name__ == "__main__":
     raise SystemExit(main(sys.argv[1]))
+
+
+def _open_json(source: pa.NativeFile) -> tuple[list[str], int, _Read]:
+    """Open lines of JSON, one object for each row."""
+    from pyarrow import json as arrow_json
+
+    table = arrow_json.read_json(source)
+
+    def read(used: tuple[int, ...]) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+        chosen = table.select(list(used))
+        return chosen.schema, iter(chosen.to_batches())
+
+    return list(table.column_names), table.num_rows, read

@@ -1,8 +1,9 @@
-"""Detection of file formats, blocks of complete lines, gzip, and hints for messages."""
+"""Detection of file formats, blocks of complete lines, compression, and hints for messages."""
 
 from __future__ import annotations
 
 import gzip
+import lzma
 import sys
 import zlib
 from collections.abc import Iterator
@@ -22,15 +23,14 @@ LINE_BYTES: Final = 64 << 20
 
 BOM: Final = b"\xef\xbb\xbf"
 GZIP_MAGIC: Final = b"\x1f\x8b"
+_PACKED: Final = {GZIP_MAGIC: ".gz", b"BZh": ".bz2", b"\xfd7zXZ\x00": ".xz", b"\x28\xb5\x2f\xfd": ".zst"}
+"""First bytes of compressed files, and the ending of their names."""
 _FOREIGN = {
-    b"\x28\xb5\x2f\xfd": "compressed with zstd",
-    b"BZh": "compressed with bzip2",
-    b"\xfd7zXZ": "compressed with xz",
     b"PK\x03\x04": "a zip archive",
     b"\xff\xfe": "UTF-16 text",
     b"\xfe\xff": "UTF-16 text",
 }
-GZIP_ERRORS: Final = (gzip.BadGzipFile, EOFError, zlib.error)
+PACKED_ERRORS: Final = (gzip.BadGzipFile, EOFError, zlib.error, lzma.LZMAError)
 
 
 def open_bytes(path: Path) -> IO[bytes]:
@@ -55,19 +55,60 @@ def open_bytes(path: Path) -> IO[bytes]:
     return file
 
 
-def damaged_gzip(path: Path, error: BaseException) -> InputFileError:
-    """Return the error for gzip data that cannot be unpacked."""
-    return InputFileError(f"'{path}' is not a whole gzip file: {error}.\n  Copy or pack it again.")
+def _packing_of(head: bytes) -> str | None:
+    """Return the ending of names of files that begin so, if they are compressed."""
+    return next((ending for magic, ending in _PACKED.items() if head.startswith(magic)), None)
 
 
-def check_gzip(path: Path) -> None:
-    """Unpack a gzip file once to verify its checksum before any row is used."""
-    try:
-        with gzip.open(path) as file:
-            while file.read(BLOCK_BYTES):
-                pass
-    except GZIP_ERRORS as error:
-        raise damaged_gzip(path, error) from None
+def open_packed(file: IO[bytes], head: bytes) -> IO[bytes]:
+    """Return the unpacked content of a compressed file whose first bytes are `head`."""
+    packing = _packing_of(head)
+    if packing == ".bz2":
+        import bz2
+
+        return cast(IO[bytes], bz2.BZ2File(file))
+    if packing == ".xz":
+        return cast(IO[bytes], lzma.LZMAFile(file))
+    if packing == ".zst":
+        import pyarrow as pa
+
+        return cast(IO[bytes], pa.CompressedInputStream(pa.PythonFile(file, "r"), "zstd"))
+    return cast(IO[bytes], gzip.GzipFile(fileobj=file))
+
+
+def damaged_pack(path: Path, error: BaseException) -> InputFileError:
+    """Return the error for compressed data that cannot be unpacked."""
+    return InputFileError(f"'{path}' is not a whole {_packing_name(path)} file: {error}.\n  Copy or pack it again.")
+
+
+def _packing_name(path: Path) -> str:
+    with path.open("rb") as file:
+        packing = _packing_of(file.read(8))
+    return {".bz2": "bzip2", ".xz": "xz", ".zst": "zstd"}.get(packing or "", "gzip")
+
+
+def unpacked(path: Path) -> Iterator[bytes]:
+    """Yield the blocks of a compressed file.
+
+    Raises
+    ------
+    InputFileError
+        If it is damaged, or not complete.
+    """
+    with open_bytes(path) as file:
+        content = open_packed(file, file.read(8))
+        file.seek(0)
+        try:
+            while block := content.read(BLOCK_BYTES):
+                yield block
+        except (*PACKED_ERRORS, OSError) as error:
+            raise damaged_pack(path, error) from None
+
+
+def check_packed(path: Path) -> None:
+    """Unpack a compressed file once to verify its checksum before any row is used."""
+    for _ in unpacked(path):
+        pass
 
 
 @dataclass(frozen=True)
@@ -87,7 +128,7 @@ class Lines:
 
 
 class TextFile:
-    """A text file, unpacked if it is gzipped, read in blocks of complete lines."""
+    """A text file, unpacked if it is compressed, read in blocks of complete lines."""
 
     def __init__(self, path: Path, skip: int) -> None:
         self.path = path
@@ -98,22 +139,19 @@ class TextFile:
         for magic, what in _FOREIGN.items():
             if head.startswith(magic):
                 self.close()
-                raise InputFileError(f"'{path}' is {what}.\n  Text files may be plain UTF-8 or gzipped.")
-        if head.startswith(GZIP_MAGIC):
-            self._unpacked = cast(IO[bytes], gzip.GzipFile(fileobj=self._file))
-        elif path.suffix == ".gz":
+                raise InputFileError(
+                    f"'{path}' is {what}.\n  Text files may be plain UTF-8, or compressed with gzip, bzip2, xz or zstd."
+                )
+        if _packing_of(head) is not None:
+            self._unpacked = open_packed(self._file, head)
+        elif path.suffix in _PACKED.values():
             self.close()
-            raise InputFileError(f"'{path}' is called .gz but is not a gzip file.\n  Pack it, or rename it.")
+            raise InputFileError(f"'{path}' is called {path.suffix} but is not such a file.\n  Pack it, or rename it.")
         self._skip = skip
 
     def _peek(self, size: int) -> bytes:
         peek = getattr(self._file, "peek")  # noqa: B009  # IO[bytes] does not declare it; open("rb") has it
         return cast(bytes, peek(size)[:size])
-
-    @property
-    def is_gzip(self) -> bool:
-        """True if the file is unpacked while it is read."""
-        return self._unpacked is not self._file
 
     @property
     def is_at_end(self) -> bool:
@@ -146,9 +184,11 @@ class TextFile:
     def _read(self) -> bytes:
         try:
             return self._unpacked.read(BLOCK_BYTES)
-        except GZIP_ERRORS as error:
-            raise damaged_gzip(self.path, error) from None
+        except PACKED_ERRORS as error:
+            raise damaged_pack(self.path, error) from None
         except OSError as error:
+            if error.errno is None:  # of bzip2 and zstd
+                raise damaged_pack(self.path, error) from None
             raise InputFileError(f"'{self.path}' cannot be read: {error.strerror}.") from None
 
     def close(self) -> None:
@@ -182,23 +222,25 @@ _ENDINGS: Final = {
     ".tsv": "tsv",
     ".tab": "tsv",
     ".facts": "tsv",
+    ".json": "json",
+    ".jsonl": "json",
+    ".ndjson": "json",
 }
 _MAGIC: Final = {b"PAR1": "parquet", b"ARROW1": "arrow", b"\xff\xff\xff\xff": "arrow"}
-_JSON: Final = (".json", ".jsonl", ".ndjson")
 
 
 def form_of(spec: InputSpec) -> tuple[str, bool]:
-    """Return the format of a file and a flag for gzip, by options, first bytes and name.
+    """Return the format of a file and a flag for compression, by options, first bytes and name.
 
     Raises
     ------
     InputFileError
         If it cannot be read; if it has no bytes, and its form is none that files of no bytes can have.
     UsageError
-        If it is JSON by its name; if it is a pipe, and not text.
+        If it is a pipe, and not text.
     """
     if spec.path.is_fifo():  # its first bytes can be read once only
-        if spec.format in ("parquet", "arrow"):
+        if spec.format in ("parquet", "arrow", "json"):
             raise UsageError(
                 f"'{spec.path}' is a pipe, and '{spec.format}' is read from files only.\n"
                 "  Name a file; or send text through the pipe."
@@ -207,24 +249,19 @@ def form_of(spec: InputSpec) -> tuple[str, bool]:
     with open_bytes(spec.path) as file:
         head = file.read(8)
         is_empty = not head
-        is_gzip = head.startswith(GZIP_MAGIC)
-        if is_gzip:
+        is_packed = _packing_of(head) is not None
+        if is_packed:
             file.seek(0)
             try:
-                head = gzip.GzipFile(fileobj=file).read(8)
-            except GZIP_ERRORS as error:
-                raise damaged_gzip(spec.path, error) from None
+                head = open_packed(file, head).read(8)
+            except (*PACKED_ERRORS, OSError) as error:
+                raise damaged_pack(spec.path, error) from None
     form = spec.format or next((form for magic, form in _MAGIC.items() if head.startswith(magic)), None)
-    if form is None and spec.separator is None and _plain_name(spec.path).endswith(_JSON):
-        raise UsageError(
-            f"'{spec.path}' is JSON by its name, which is not read.\n"
-            "  Parquet, Arrow IPC, CSV, TSV and whitespace text are: write the rows as one of these,"
-            " or say format=... if it is one."
-        )
-    form = form or form_of_name(spec.path) or "text"
-    if is_empty and (form not in SEPARATORS or spec.path.suffix == ".gz"):
+    is_text = spec.separator is not None and form_of_name(spec.path) == "json"
+    form = form or ("text" if is_text else form_of_name(spec.path)) or "text"
+    if is_empty and (form not in SEPARATORS or spec.path.suffix in _PACKED.values()):
         raise InputFileError(f"'{spec.path}' is empty.\n  A file of this kind has bytes also where it has no rows.")
-    return form, is_gzip
+    return form, is_packed
 
 
 def form_of_name(path: Path) -> str | None:
@@ -251,7 +288,8 @@ def is_facts(path: Path) -> bool:
 
 
 def _plain_name(path: Path) -> str:
-    return path.name.lower().removesuffix(".gz")
+    name = path.name.lower()
+    return name.removesuffix(next((ending for ending in _PACKED.values() if name.endswith(ending)), ""))
 
 
 # Remedies for text files that differ from what was expected.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Final, Protocol
 
 import numpy as np
@@ -12,7 +13,7 @@ from gpu_wcoj.arrow.types import to_pyarrow
 from gpu_wcoj.data.schema import DataType
 from gpu_wcoj.errors import InputFileError, UsageError
 from gpu_wcoj.files.binary import BinaryReader
-from gpu_wcoj.files.formats import SEPARATORS, check_gzip, form_of, header_hint
+from gpu_wcoj.files.formats import SEPARATORS, check_packed, form_of, header_hint
 from gpu_wcoj.files.record_batch import RowBlock, over_budget
 from gpu_wcoj.files.spec import InputSpec
 from gpu_wcoj.files.text import TextReader
@@ -50,12 +51,77 @@ def open_input(spec: InputSpec, arity: int | None, changes: bool, budget: int) -
     MemoryBudgetError
         If it cannot be read within `budget` bytes.
     """
-    form, is_gzip = form_of(spec)
-    if form in ("parquet", "arrow"):
-        return BinaryReader(spec, form, is_gzip, arity, changes, budget)
-    if is_gzip and changes:
-        check_gzip(spec.path)
+    if spec.more:
+        return ChainedReader(spec, arity, changes, budget)
+    form, is_packed = form_of(spec)
+    if form in ("parquet", "arrow", "json"):
+        return BinaryReader(spec, form, is_packed, arity, changes, budget)
+    if is_packed and changes:
+        check_packed(spec.path)
     return TextReader(spec, spec.separator or SEPARATORS[form], arity, changes)
+
+
+class ChainedReader:
+    """The rows of the files of a relation, one file after the other.
+
+    Parameters
+    ----------
+    spec, arity, changes, budget
+        As of `open_input`.
+    """
+
+    def __init__(self, spec: InputSpec, arity: int | None, changes: bool, budget: int) -> None:
+        self._specs = [replace(spec, path=path, more=()) for path in (spec.path, *spec.more)]
+        self._options = arity, changes, budget
+        self._reader = open_input(self._specs[0], *self._options)
+        self.columns = self._reader.columns
+
+    @property
+    def n_rows(self) -> int | None:
+        """None, as the number of rows is unknown before the last file."""
+
+    def blocks(self) -> Iterator[RowBlock]:
+        """Yield the rows in order; files without rows may have any types."""
+        last_tick: int | None = None
+        types: pa.Schema | None = None
+        empty: RowBlock | None = None
+        for i, spec in enumerate(self._specs):
+            if i:
+                self._reader.close()
+                self._reader = open_input(spec, *self._options)
+            if [name for name, _ in self._reader.columns] != [name for name, _ in self.columns]:
+                raise self._other_columns(spec)
+            for block in self._reader.blocks():
+                if not len(block):
+                    empty = empty or block
+                    continue
+                types = types or block.rows.schema
+                if block.rows.schema != types:
+                    raise self._other_columns(spec)
+                if block.ticks is not None:
+                    if last_tick is not None and block.ticks[0] < last_tick:
+                        raise InputFileError(
+                            f"'{spec.path}' begins with tick {block.ticks[0]}, and the file before it ends with "
+                            f"{last_tick}.\n  Name the files in the order of their ticks."
+                        )
+                    last_tick = int(block.ticks[-1])
+                yield block
+        if types is None and empty is not None:
+            yield empty
+
+    def _other_columns(self, spec: InputSpec) -> InputFileError:
+        """Return the error for a file with other columns than the first."""
+        one, other = (", ".join(f"{name} {kind}" for name, kind in columns) for columns in (
+            self.columns, self._reader.columns
+        ))  # fmt: skip
+        return InputFileError(
+            f"'{spec.path}' has the columns {other}, and '{self._specs[0].path}' has {one}.\n"
+            "  Files of one relation have the same columns; for text files, say columns=... with types=..."
+        )
+
+    def close(self) -> None:
+        """Close the file that is open."""
+        self._reader.close()
 
 
 def read_table(spec: InputSpec, arity: int, budget: int) -> pa.Table:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from glob import glob
 from pathlib import Path
 from urllib.parse import unquote
 
-from gpu_wcoj.errors import UsageError, listed, nearest
+from gpu_wcoj.errors import InputFileError, UsageError, listed, nearest
 
 ColumnName = int | str
 """A column of a file: its position, counted from 0, or its name."""
 
-FORMATS = ("parquet", "arrow", "csv", "tsv", "text")
+FORMATS = ("parquet", "arrow", "json", "csv", "tsv", "text")
 SEPARATORS = {"comma": ",", "tab": "\t", "semicolon": ";", "pipe": "|", "colon": ":", "space": " "}
 """Names of separators. A space stands for any run of blanks and tabs."""
 
@@ -53,6 +54,8 @@ class InputSpec:
         Names and types, as Arrow spells them, that the program has for the columns of a file that the command line
         names. They tell a first line of names from a row, and a header with just these names in another order
         puts the columns in theirs.
+    more
+        Further files with rows of the relation, which follow those of `path`.
     """
 
     relation: str
@@ -67,6 +70,7 @@ class InputSpec:
     types: tuple[str | None, ...] | None = None
     declared: tuple[tuple[str, str | None], ...] | None = None
     expected: tuple[tuple[str, str | None], ...] = ()
+    more: tuple[Path, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.relation}={self.path}"
@@ -77,8 +81,9 @@ def parse_input(text: str) -> InputSpec:
 
     Options stand after the last ``?``; ``%2C``, ``%26`` and the like stand for a character that would otherwise
     separate. What follows the ``=`` is a path without options where a file of just that name is there, and ``-`` is
-    standard input. The options are ``columns``, ``weight``, ``tick`` (columns by position from 0, or by name), ``sep``,
-    ``header``, ``skip``, ``types`` (text files only) and ``format``.
+    standard input. A folder stands for its files, and a pattern such as ``part-*.csv`` for those whose names it
+    matches, in the order of the names. The options are ``columns``, ``weight``, ``tick`` (columns by position from 0,
+    or by name), ``sep``, ``header``, ``skip``, ``types`` (text files only) and ``format``.
 
     Raises
     ------
@@ -112,14 +117,57 @@ def parse_input(text: str) -> InputSpec:
             fields[field] = convert(value)
         except ValueError as error:
             raise UsageError(f"'{text}': option '{name}' cannot be '{unquote(value)}'.\n  {error}") from None
-    path = STANDARD_INPUT if path == "-" else path
-    spec = InputSpec(relation, Path(os.path.expanduser(path)), **fields)  # type: ignore[arg-type]  # one converter per field
+    if (scheme := path.partition("://"))[1] and scheme[0].isalnum() and not _is_there(path):
+        raise UsageError(
+            f"'{path}' is not a file of this machine.\n  Copy it first, or read it with Polars or DuckDB and pass the "
+            "rows in Python."
+        )
+    first, *more = [Path(STANDARD_INPUT)] if path == "-" else _files_of(Path(os.path.expanduser(path)))
+    spec = InputSpec(relation, first, more=tuple(more), **fields)  # type: ignore[arg-type]  # one converter per field
     if spec.types is not None and (spec.columns is None or len(spec.types) != len(spec.columns)):
         column_count = "no columns" if spec.columns is None else f"{len(spec.columns)} columns"
         raise UsageError(
             f"'{text}' has {len(spec.types)} types and {column_count}.\n  Give one type for each of 'columns'."
         )
     return spec
+
+
+def _files_of(path: Path) -> list[Path]:
+    """Return the files of a folder or a pattern, in the order of their names; any other path as it is.
+
+    Files whose names begin with a dot or an underscore are left out, as those that Spark writes beside its rows.
+    """
+    is_pattern = not _is_there(str(path)) and any(char in str(path) for char in "*[")
+    if not is_pattern and not os.path.isdir(path):
+        return [path]
+    found = sorted(glob(str(path), recursive=True)) if is_pattern else sorted(map(str, path.iterdir()))
+    files = [Path(name) for name in found if not os.path.isdir(name)]
+    files = [file for file in files if not file.name.startswith((".", "_"))]
+    if not files:
+        what = f"no file matches '{path}'" if is_pattern else f"the folder '{path}' has no files"
+        raise InputFileError(f"{what}.\n  Name a file, a folder with files, or a pattern such as 'part-*.csv'.")
+    return files
+
+
+def united(specs: Iterable[InputSpec]) -> tuple[InputSpec, ...]:
+    """Return one spec for each relation; files of the same relation follow one another.
+
+    Raises
+    ------
+    UsageError
+        If the files of a relation have different options.
+    """
+    by_relation: dict[str, InputSpec] = {}
+    for spec in specs:
+        before = by_relation.setdefault(spec.relation, spec)
+        if before is spec:
+            continue
+        if replace(before, path=spec.path, more=spec.more) != spec:
+            raise UsageError(
+                f"'{before}' and '{spec}' have different options.\n  Files of one relation are read in the same way."
+            )
+        by_relation[spec.relation] = replace(before, more=(*before.more, spec.path, *spec.more))
+    return tuple(by_relation.values())
 
 
 def _is_there(path: str) -> bool:

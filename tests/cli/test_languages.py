@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import sys
 from collections import Counter
 
 import pyarrow as pa
@@ -10,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from gpu_wcoj.cli.main import main
+from gpu_wcoj.query.languages import language_of
 
 SQL = "CREATE VIEW hop AS SELECT e.src, f.dst, e.weight FROM edges e JOIN edges f ON e.dst = f.src"
 EDN = "[:find ?a ?c :where [$edges ?a ?b _] [$edges ?b ?c _]]"
@@ -225,3 +228,32 @@ def test_tables_of_sql_that_cannot_be_told(place, capfd):
     alone = complaint(capfd, "explain", "-e", "SELECT a FROM t", "--language", "sql")
     assert "unknown relation 't'" in alone
     assert "Give the file of the relation: --input RELATION=PATH" in alone
+
+
+@pytest.mark.parametrize(("text", "output"), [(SQL, "hop"), (EDN, "find"), (MOTIF, "matches"), (DATALOG, "hop")])
+def test_the_first_word_of_a_text_tells(place, capfd, monkeypatch, text, output):
+    expected = run(capfd, "-e", text, "--language", language_of(text), "--input", "edges=edges.csv")
+    assert run(capfd, "-e", text, "--input", "edges=edges.csv") == expected
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+    assert run(capfd, "-", "--input", "edges=edges.csv") == expected
+
+
+def test_sql_reads_files_by_name(place, capfd):
+    text = "SELECT e.src, f.dst FROM 'edges.csv' e JOIN 'edges.parquet' f ON e.dst = f.src"
+    assert run(capfd, "-e", text) == [{"answer": 3}]
+    assert main(["explain", "-e", text, "--as", "datalog"]) == 0
+    assert "edges.csv" in capfd.readouterr().out
+
+
+def test_files_are_converted_and_changes_read_again(place, capfd):
+    for target in ("x.parquet", "x.csv", "x.tsv", "x.csv.gz", "x.facts", "x.txt"):
+        assert main(["convert", "edges.csv", target]) == 0
+        assert capfd.readouterr().out == "3 rows of src, dst, weight\n"
+        assert main(["run", "-e", "SELECT count(*) AS n FROM e", "--input", f"e={target}", "--format", "csv"]) == 0
+        assert capfd.readouterr().out == "n\n3\n"
+    rules = "h(x, y) :- e(x, y)."
+    assert main(["run", "-e", rules, "--input", "e=edges.csv?columns=src,dst", "--output", "out"]) == 0
+    for option, file in (("--input", "h=out/h?columns=x,y&weight=weight"), ("--changes", "h=out/h?tick=tick")):
+        capfd.readouterr()
+        assert main(["run", "-e", "SELECT count(*) AS n FROM h", option, file, "--format", "csv"]) == 0
+        assert capfd.readouterr().out == "n\n3\n"

@@ -31,7 +31,7 @@ def test_a_pipe_is_named_once(capfd: pytest.CaptureFixture[str], tmp_path: Path)
 @pytest.mark.parametrize(
     ("arguments", "match"),
     [
-        (["run"], "nothing to run on"),
+        (["run"], "a program is either a file or a text after -e"),
         (
             ["run", "-e", TRIANGLE],
             r"unknown relation 'edge' \(line 1, column 22\)\n.*\n.*\n.*\n  Give --input edge=PATH",
@@ -55,8 +55,15 @@ def test_a_pipe_is_named_once(capfd: pytest.CaptureFixture[str], tmp_path: Path)
         (["run", "-e", TRIANGLE, "--input", "GRAPH"], "does not say which file"),
         (["run", "-e", TRIANGLE, "--input", "egde=GRAPH"], "unknown relation 'egde'.\n.*Did you mean 'edge'"),
         (["run", "-e", TRIANGLE, "--input", "triangle=GRAPH"], "unknown relation 'triangle'"),
-        (["run", "-e", TRIANGLE, "--input", "edge=GRAPH", "--input", "edge=GRAPH"], "--input names .*'edge' twice"),
-        (["run", "-e", TRIANGLE, "--changes", "edge=GRAPH", "--changes", "edge=GRAPH"], "--changes names"),
+        (["run", "-e", TRIANGLE, "--input", "edge=GRAPH", "--input", "edge=GRAPH?skip=1"], "have different options"),
+        (["run", "-e", TRIANGLE, "--changes", "edge=GRAPH", "--changes", "edge=GRAPH?skip=1"], "different options"),
+        (["run", "-e", "select(x) :- e(x, _).", "--input", "e=GRAPH"], "Say which: --language 'sql' or --language"),
+        (["run", "-e", "SELECT * FROM 'nothing.csv'"], "There is no file 'nothing.csv'"),
+        (
+            ["convert", "GRAPH", "x.feather"],
+            "output 'x.feather' is not supported.\n  Name a file that ends in .parquet",
+        ),
+        (["convert", "nothing.csv", "x.csv"], "'nothing.csv' cannot be read"),
         (["run", "-e", TRIANGLE, "--input", "edge=nothing"], "'nothing' cannot be read"),
         (["run", "-e", TRIANGLE, "--input", "edge=GRAPH?tick=0"], "--input is one tick"),
         (["run", "-e", TRIANGLE, "--input", "edge=GRAPH?columns=0"], "relation 'edge' has 2 columns"),

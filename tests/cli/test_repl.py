@@ -182,3 +182,42 @@ def test_words_that_can_be_completed(state: Repl):
 
     offered = session.completer.get_completions(Document("ed"), None)
     assert [one.text for one in offered] == ["edge"]
+
+
+def test_files_by_name(state: Repl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    Path("edge.csv").write_text("src,dst\n1,2\n2,3\n")
+    assert "│   2 │   3 │" in state.say("select * from 'edge.csv' where src > 1;")
+    assert "│   1 │   3 │" in state.say("select a.src, b.dst from \"edge.csv\" a join 'edge.csv' b on a.dst = b.src;")
+    state.say("node(3).")
+    assert "│   3 │" in state.say("select n.c0 from node n join 'edge.csv' e on e.dst = n.c0;")
+    with pytest.raises(UnknownRelationError, match="There is no file 'egde.csv'"):
+        state.say("select * from 'egde.csv';")
+    assert state.say(".list") == "node/1: 1 row\n"
+
+
+def test_lines_that_declare_and_read(state: Repl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    Path("e.csv").write_text("a,b\n1,x\n2,y\n")
+    Path("f.facts").write_text("7\t8\n")
+    assert state.say(".decl e(a: number, b: symbol)") == ""
+    assert state.say('.input e(filename="e.csv", delimiter=",", headers=true)') == "e: 2 rows inserted\n"
+    assert "│   2 │ y   │" in state.say(".show e")
+    with pytest.raises(SchemaError, match="was declared or has been so far of type 'int64'"):
+        state.say('e("x", "y").')
+    assert state.say(".input f") == "f: 1 row inserted\n"
+    assert "│   7 │   9 │" in state.say("f(8, 9).", "h(x, z) :- f(x, y), f(y, z).")
+    with pytest.raises(UsageError, match="the relation 'e'"):
+        state.say(".decl e(x: number)")
+    with pytest.raises(UsageError, match="unknown command '.inputs'"):
+        state.say(".inputs f")
+
+
+def test_a_program_with_declarations_begins(capsys: pytest.CaptureFixture[str], tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("e.csv").write_text("1,2\n2,3\n")
+    text = '.decl e(a: number, b: number)\n.input e(filename="e.csv", delimiter=",")\nh(a, c) :- e(a, b), e(b, c).\n'
+    Path("p.dl").write_text(text)
+    monkeypatch.setattr(sys, "stdin", io.StringIO("e(3, 4).\n"))
+    assert main(["repl", "p.dl"]) == 0
+    assert capsys.readouterr().out.splitlines()[-2:] == ["e: 1 row inserted", "+ h(2, 4)"]

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
+import lzma
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -22,7 +25,7 @@ from gpu_wcoj.files import binary, formats
 from gpu_wcoj.files.output import write_columns
 from gpu_wcoj.files.reader import open_input, read_table, ticks
 from gpu_wcoj.files.record_batch import memory_budget
-from gpu_wcoj.files.spec import InputSpec, parse_input
+from gpu_wcoj.files.spec import InputSpec, parse_input, united
 from gpu_wcoj.units import parse_bytes
 from tests.helpers.input_files import BUDGET, TABLE, read, read_text, read_ticks, rows, write_all_forms
 from tests.helpers.long_tests import IS_LONG
@@ -78,11 +81,79 @@ def test_a_pipe_can_be_read(tmp_path: Path):
     feeder.join()
 
 
+PACKED = {
+    ".gz": lambda content: gzip.compress(content, mtime=0),
+    ".bz2": bz2.compress,
+    ".xz": lzma.compress,
+    ".zst": lambda content: pa.Codec("zstd").compress(content, asbytes=True),
+}
+
+
+@pytest.mark.parametrize("ending", PACKED)
+@pytest.mark.parametrize("name", ["g.csv", "g.parquet", "g.jsonl", "g.txt"])
+def test_compressed_files(tmp_path: Path, name: str, ending: str):
+    plain = tmp_path / name
+    if name == "g.parquet":
+        pq.write_table(pa.table({"src": [1, 3], "dst": [2, 4]}), plain)
+    else:
+        lines = {"g.csv": "src,dst\n1,2\n3,4\n", "g.txt": "1 2\n3 4\n"}
+        plain.write_text(lines.get(name, '{"src": 1, "dst": 2}\n{"src": 3, "dst": 4}\n'))
+    content = PACKED[ending](plain.read_bytes())
+    packed = tmp_path / f"{name}{ending}"
+    packed.write_bytes(content)
+    assert rows(read(packed)) == rows(read(plain)) == [(1, 2), (3, 4)]
+    assert read_ticks([f"edge={packed}"], 1) == [{"edge": [(1, 2)]}, {"edge": [(3, 4)]}]
+    packed.write_bytes(content[: len(content) * 2 // 3])
+    for reading in (lambda: read(packed), lambda: read_ticks([f"edge={packed}"], 1)):
+        with pytest.raises(InputFileError, match="is not a whole"):
+            reading()
+
+
+def test_folders_and_patterns_are_files_in_the_order_of_their_names(tmp_path: Path):
+    folder = tmp_path / "parts"
+    (folder / "below").mkdir(parents=True)
+    (folder / "b.csv").write_text("src,dst,tick\n3,4,2\n")
+    (folder / "a.csv").write_text("src,dst,tick\n1,2,1\n2,3,1\n")
+    (folder / "_SUCCESS").write_text("")
+    (folder / ".b.csv.crc").write_text("?")
+    for path in (folder, folder / "*.csv", folder / "[ab].csv"):
+        assert rows(read(path, "?columns=src,dst")) == [(1, 2), (2, 3), (3, 4)]
+        assert read_ticks([f"edge={path}?tick=tick"]) == [{"edge": [(1, 2), (2, 3)]}, {"edge": [(3, 4)]}]
+        assert read_ticks([f"edge={path}?columns=src,dst"], 2) == [{"edge": [(1, 2), (2, 3)]}, {"edge": [(3, 4)]}]
+    (folder / "c.csv").write_text("src,dst,tick\n")
+    assert rows(read(folder, "?columns=src,dst")) == [(1, 2), (2, 3), (3, 4)]
+    (folder / "d.csv").write_text("src,dst,tick\n5,6,1\n")
+    with pytest.raises(InputFileError, match="d.csv' begins with tick 1, and the file before it ends with 2"):
+        read_ticks([f"edge={folder}?tick=tick"])
+    (folder / "d.csv").write_text("src,dst,tick\nx,6,3\n")
+    with pytest.raises(InputFileError, match=r"d.csv' has the columns src string, .*, and '.*a.csv' has src int64"):
+        read(folder, "?columns=src,dst")
+    (folder / "c.csv").unlink()
+    (folder / "d.csv").write_text("from,to,tick\n5,6,3\n")
+    with pytest.raises(InputFileError, match="d.csv' has the columns from int64, .*, and '.*a.csv' has src int64"):
+        read(folder, arity=3)
+
+
+def test_files_of_one_relation_are_united(tmp_path: Path):
+    for name in "abc":
+        (tmp_path / name).write_text(f"{ord(name)} 1\n")
+    one, two, other = (parse_input(f"edge={tmp_path / name}") for name in "abc")
+    (spec, node) = united([one, two, replace(other, relation="node")])
+    assert rows(read_table(spec, 2, BUDGET)) == [(97, 1), (98, 1)]
+    assert rows(read_table(node, 2, BUDGET)) == [(99, 1)]
+    with pytest.raises(UsageError, match="have different options"):
+        united([one, replace(two, skip=1)])
+
+
 def test_missing_files_and_folders(tmp_path: Path):
     with pytest.raises(InputFileError, match="nothing' cannot be read: No such file"):
         read(tmp_path / "nothing")
-    with pytest.raises(InputFileError, match="is a folder"):
+    with pytest.raises(InputFileError, match=r"the folder '.*' has no files.\n  Name a file, a folder with files"):
         read(tmp_path)
+    with pytest.raises(InputFileError, match=r"no file matches '.*part-\*.csv'"):
+        read(tmp_path / "part-*.csv")
+    with pytest.raises(UsageError, match="'s3://b/x.parquet' is not a file of this machine.\n  Copy it first"):
+        parse_input("edge=s3://b/x.parquet")
     for name in ("e.parquet", "e.arrow", "e.csv.gz"):
         (tmp_path / name).write_bytes(b"")
         with pytest.raises(InputFileError, match=f"{name}' is empty"):

@@ -95,7 +95,16 @@ def test_a_byte_order_mark_inside_is_text(tmp_path: Path):
         ),
         ("g.csv", "a,b\r1,2\r", "", "line 1: a carriage return inside a line"),
         ("g.csv", b"\xff\xfe1\0,\0", "", "UTF-16"),
-        ("g.txt", b"\x28\xb5\x2f\xfd....", "", "compressed with zstd"),
+        ("g.txt", b"\x28\xb5\x2f\xfd....", "", "is not a whole zstd file"),
+        ("g.txt", b"BZh9....", "", "is not a whole bzip2 file"),
+        ("g.txt", b"\xfd7zXZ\0....", "", "is not a whole xz file"),
+        (
+            "g.txt",
+            b"PK\x03\x04....",
+            "",
+            "a zip archive.\n  Text files may be plain UTF-8, or compressed with gzip, bz",
+        ),
+        ("g.txt.zst", "1 2\n", "", "called .zst but is not"),
         ("g.txt.gz", "1 2\n", "", "called .gz but is not"),
     ],
 )
@@ -194,15 +203,21 @@ def test_a_name_that_does_not_tell_what_it_holds(tmp_path: Path):
 
 
 @pytest.mark.parametrize("name", ["g.json", "g.jsonl", "g.NDJSON", "g.json.gz"])
-def test_json_is_not_read(tmp_path: Path, name: str):
-    text = b'{"src": 1, "dst": 2}\n'
-    with pytest.raises(UsageError, match="is JSON by its name, which is not read.\n  Parquet, Arrow IPC, CSV, TSV"):
-        read_text(tmp_path / name, gzip.compress(text, mtime=0) if name.endswith("gz") else text)
+def test_lines_of_json(tmp_path: Path, name: str):
+    text = b'{"src": 1, "dst": 2}\n{"dst": 4, "src": 3}\n'
+    content = gzip.compress(text, mtime=0) if name.endswith("gz") else text
+    assert rows(read_text(tmp_path / name, content)) == [(1, 2), (3, 4)]
+    assert rows(read(tmp_path / name, "?columns=dst,src")) == [(2, 1), (4, 3)]
     (tmp_path / "h.json").write_text("1 2\n")
     assert rows(read(tmp_path / "h.json", "?format=text")) == [(1, 2)]
     assert rows(read(tmp_path / "h.json", "?sep=space")) == [(1, 2)]
     with pytest.raises(InputFileError, match="i.json' cannot be read: No such file"):
         read(tmp_path / "i.json")
+    for bad in ('{"src": 1', '[{"src": 1, "dst": 2}]', "1 2"):
+        with pytest.raises(InputFileError, match="g.jsonl' is damaged or not lines of JSON: JSON parse error"):
+            read_text(tmp_path / "g.jsonl", bad)
+    with pytest.raises(UsageError, match="is not text, so option 'header' says nothing"):
+        read_text(tmp_path / "g.jsonl", text, "?header=yes")
 
 
 def test_names_need_a_header(tmp_path: Path):

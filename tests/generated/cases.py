@@ -297,7 +297,7 @@ def draw(chance: random.Random, name: str, kernels: str = "numba") -> Case:
     if has_nulls:
         values |= {chance.choice((0, 1)): None}
     script = random_script(chance, arities(program))
-    if not isinstance(program, Rules) and values in (SMALL, SIGNED) and chance.random() < 0.3:
+    if not isinstance(program, Rules) and arities(program) and values in (SMALL, SIGNED) and chance.random() < 0.3:
         script = grown_script(chance, arities(program), n_values=6, n_ticks=6)
     if Kind(kernels).on_device:
         script = script[:4]
