@@ -189,8 +189,7 @@ class FirstRowsHead(GroupsOperator):
         for key in self.plan.order:
             codes = columns[key.level]
             if key.family:
-                ranks = self.execution.ranks(key.family)
-                codes = ranks[codes] if len(ranks) else codes  # without texts, all are null
+                codes = self.execution.ranks(key.family)[codes]
             keys.append(~codes if key.is_descending else codes)
         order: Int64Array = self._backend.kernels.lexsort(keys)
         return order

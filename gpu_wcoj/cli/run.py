@@ -118,12 +118,13 @@ def run(
 
     The answers are printed at the end.
 
-    A file is given as RELATION=PATH?option=value&...: Parquet, Arrow IPC, CSV, TSV or whitespace text, gzipped or
-    not. Options are columns=0,1 weight=2 tick=3 (columns by position from 0, or by name), sep=tab header=no skip=1
-    types=int64,string (text only) and format=parquet|arrow|csv|tsv|text. PATH is - for standard input, which is text
-    without names of columns unless format is set: edge=-?format=csv. Options follow the last ?; if a file with the
-    complete name exists, ? and & are part of its name. Columns with names go by name if the relation has names, too:
-    declared, or of an earlier file.
+    A file is given as RELATION=PATH?option=value&...: Parquet, Arrow IPC, lines of JSON, CSV, TSV or whitespace text,
+    compressed or not; a folder or a pattern stands for its files. Options are columns=0,1 weight=2 tick=3 (columns by
+    position from 0, or by name), sep=tab header=no skip=1 types=int64,string (text only) and
+    format=parquet|arrow|json|csv|tsv|text. PATH is - for standard input, which is text without names of columns unless
+    format is set: edge=-?format=csv. Options follow the last ?; if a file with the complete name exists, ? and & are
+    part of its name. Columns with names go by name if the relation has names, too: declared, or of an earlier file.
+    SQL can name files in FROM, as in SELECT * FROM 'edge.csv'.
 
     A program can name its own files: .input edge(filename="edge.csv", delimiter=",") and
     .output path(filename="path.csv"). Without parameters, and if the command line names no file, .input edge reads

@@ -410,6 +410,7 @@ def _frozen(array: Int64Array) -> Int64Array:
 
 
 _EMPTY = _frozen(np.empty(0, np.int64))
+_RANK_OF_NULL = _frozen(np.zeros(1, np.int64))
 
 
 class Dictionary:
@@ -448,7 +449,7 @@ class Dictionary:
         self._codes: dict[str | bytes, int] = {}
         self._arrow: pa.Array | None = None  # the first values, and those of the map: one of the two has all
         self._n_scans = 0
-        self._order = self._rank = _EMPTY
+        self._order, self._rank = _EMPTY, _RANK_OF_NULL
         self.truncations = 0
         self.begin_anew()
         register_for_forks(self)
@@ -626,12 +627,13 @@ class Dictionary:
             del self._values[size:]
             self._arrow = None if self._arrow is None else self._arrow[:size]
             if len(self._order) > size:
-                self._order = self._rank = _EMPTY
+                self._order, self._rank = _EMPTY, _RANK_OF_NULL
 
     def rank(self) -> Int64Array:
         """Return for every code the rank of its value in (UTF-8) byte order.
 
-        The array is read-only and cached until the dictionary grows.
+        Without values there is one rank, of code 0, which null has. The array is read-only and cached until the
+        dictionary grows.
 
         Complexity
         ----------

@@ -1,1 +1,1 @@
-"""Input and output files of relations: Parquet, Arrow IPC, CSV, TSV and text, or gzipped."""
+"""Input and output files of relations: Parquet, Arrow IPC, JSON, CSV, TSV and text."""

@@ -612,7 +612,7 @@ def sort_keys(
     A column of a device needs its backend.
     """
     codes, xp = column.stored, np if backend is None else backend.xp
-    if column.dictionary is not None and len(column.dictionary):  # which is empty if there are only nulls
+    if column.dictionary is not None:
         ranks = column.dictionary.rank()
         codes = (ranks if backend is None else backend.asarray(ranks))[codes]
     valid = column.stored_valid

@@ -210,6 +210,28 @@ def test_conditions_on_a_column_that_another_one_fixes(column: str, condition: s
     assert disagreement(case, judge.answers(case), typed=typed) is None, case
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT k FROM t WHERE k > 1 OR s > s",
+        "SELECT k FROM t WHERE s < 'a' OR k = 1",
+        "SELECT k, s > s AS c FROM t",
+        "SELECT t.k, u.s FROM t LEFT JOIN t u ON t.k = u.k AND t.s >= u.s",
+        "SELECT t.k FROM t JOIN t u ON t.s > u.s OR t.k = u.k",
+        "SELECT k, min(s), max(s) FROM t GROUP BY k",
+        "SELECT k, s FROM t ORDER BY s DESC, k LIMIT 2",
+        "SELECT k FROM t WHERE s BETWEEN s AND s IS NULL",
+    ],
+)
+def test_texts_that_are_all_null(text: str, judge: Judge):
+    table = Table("t", (Column("k", "int"), Column("s", "text")))
+    script = [{"t": [((1, None), 1), ((2, None), 2)]}, {"t": [((2, None), -1), ((None, None), 1)]}]
+    script += [{"t": [((3, "x"), 1)]}, {"t": [((3, "x"), -1)]}]
+    case = Case((("", text),), (table,), script)
+    for options in OPTIONS:
+        assert disagreement(case, judge.answers(case), typed=True, **options) is None, case  # type: ignore[arg-type]
+
+
 def _unmarked(rows: Counter[tuple[object, ...]]) -> Iterator[tuple[object, ...]]:
     """Rows with truth values in the place of their names."""
     names = {"is True": True, "is False": False}
