@@ -130,7 +130,7 @@ def bind(expression: str, kinds: Sequence[DataType], text: str = "this expressio
         kind = type_of(field.type)
     except UnsupportedTypeError:
         return Binding(None, f"its type {name} is not supported")
-    if kind.family == "decimal" and kind.digits[0] > MAX_DIGITS:
+    if kind.name == "uint64" or (kind.family == "decimal" and kind.digits[0] > MAX_DIGITS):
         kind = DataType(kind.name + FULL)
     return Binding(kind)
 
