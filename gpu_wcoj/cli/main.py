@@ -11,7 +11,7 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
-from cyclopts import App, CycloptsError, Parameter
+from cyclopts import App, CycloptsError
 
 from gpu_wcoj import __version__
 from gpu_wcoj import backend as backends
@@ -208,41 +208,6 @@ def doctor() -> None:
         print(f"{name:<{width}}  " + text.replace("\n", f"\n{'':<{width}}  "))
 
 
-# The command ``gpu-wcoj convert``: rows of files in another format.
-
-
-_FROM: Final = Parameter(help="The file, folder or pattern to read, with options as for run: PATH?option=value&...")
-_TO: Final = Parameter(help="The file to write; its ending is .parquet, .csv, .tsv, .facts or .txt, and maybe .gz.")
-
-
-def convert(source: Annotated[str, _FROM], target: Annotated[Path, _TO], /, *, memory: str | None = None) -> None:
-    """Write the rows of files to a file of another format.
-
-    Parameters
-    ----------
-    memory
-        Maximum memory of rows, such as 4GB; by default half of the machine's memory.
-    """
-    from gpu_wcoj.files.formats import SEPARATORS, form_of_name, is_facts
-    from gpu_wcoj.files.output import OutputSpec, write_whole
-    from gpu_wcoj.files.reader import columns_of, read_table
-    from gpu_wcoj.files.record_batch import memory_budget
-    from gpu_wcoj.files.spec import parse_input
-
-    form = form_of_name(target) or ("text" if target.name.removesuffix(".gz").endswith(".txt") else None)
-    if form not in ("parquet", *SEPARATORS) or (form == "parquet" and target.suffix != ".parquet"):
-        raise UsageError.unsupported(
-            f"output '{target}'", remedy="Name a file that ends in .parquet, .csv, .tsv, .facts or .txt."
-        )
-    spec, budget = parse_input(f"rows={source}"), memory_budget(memory)
-    names = list(columns_of(spec, False, budget))
-    table = read_table(spec, len(names), budget)
-    table = table.rename_columns([*names, *table.column_names[len(names) :]])
-    separator = SEPARATORS.get(form, "\t")
-    write_whole(OutputSpec("rows", target, separator, header=form != "text" and not is_facts(target)), table)
-    print(f"{table.num_rows:,} row{'s' * (table.num_rows != 1)} of {', '.join(table.column_names)}")
-
-
 # The command ``gpu-wcoj generate``: reproducible data.
 
 
@@ -353,7 +318,7 @@ app.command(warm)
 app.command(doctor)
 app.command(bench)
 app.command("gpu_wcoj.spark.command:app", name="spark", help="Run programs on Apache Spark.")
-app.command(convert)
+app.command("gpu_wcoj.cli.run:convert", name="convert", help="Write the rows of files to a file of another format.")
 app.command(generate)
 app.register_install_completion_command(help="Install completion of commands and options for bash, zsh or fish.")
 

@@ -33,7 +33,6 @@ from gpu_wcoj.query.languages import language_of
 from gpu_wcoj.result import Result
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from prompt_toolkit import PromptSession
 
 HELP: Final = """\
@@ -344,14 +343,14 @@ class Repl:
 
 
 def _with_any_arity(text: str, name: str) -> Rules:
-    """Parse a text without rules, of which a relation has as many columns as it declares, or any number."""
+    """Parse a text without rules whose relation has declared columns, or any number of them."""
     for arity in range(1, text.count(",") + 2):
         with suppress(ArityError):
             return parse(f"{text}\nline() :- {name}({', '.join('_' * arity)}).")
     return parse(f"{text}\nline() :- {name}(_).")
 
 
-def _named_table(spec: InputSpec) -> pa.Table:
+def _named_table(spec: InputSpec) -> Any:
     """Return the rows of a file, with the names of its columns."""
     budget = memory_budget(None)
     names = list(columns_of(spec, False, budget))

@@ -54,10 +54,11 @@ from gpu_wcoj.cli.source import (
 from gpu_wcoj.destination import replacing
 from gpu_wcoj.errors import UsageError
 from gpu_wcoj.explain.render import Format
+from gpu_wcoj.files.formats import SEPARATORS, form_of_name, is_facts
 from gpu_wcoj.files.output import ChangeWriter, OutputSpec, write_whole
-from gpu_wcoj.files.reader import DEFAULT_TICK_ROWS, Reader, as_declared, open_input, read_table, ticks
+from gpu_wcoj.files.reader import DEFAULT_TICK_ROWS, Reader, as_declared, columns_of, open_input, read_table, ticks
 from gpu_wcoj.files.record_batch import memory_budget
-from gpu_wcoj.files.spec import InputSpec
+from gpu_wcoj.files.spec import InputSpec, parse_input
 from gpu_wcoj.planner.catalog import FILE, Catalog
 from gpu_wcoj.program import ChangeCount, Program, TickReport
 from gpu_wcoj.query.ir import Declaration
@@ -899,3 +900,32 @@ def _save(program: Program, folder: Path) -> None:
         raise UsageError.missing("--save-stats", "a state with rows", "Give --input RELATION=PATH.")
     widths = {name: shape.width for name, shape in lowered.shapes.items()}
     Catalog.of_circuit(lowered.circuit, widths, program.subject.lowering.arity).write(folder)
+
+
+# The command ``gpu-wcoj convert``: rows of files in another format.
+
+
+_FROM: Final = Parameter(help="The file, folder or pattern to read, with options as for run: PATH?option=value&...")
+_TO: Final = Parameter(help="The file to write; its ending is .parquet, .csv, .tsv, .facts or .txt, and maybe .gz.")
+
+
+def convert(source: Annotated[str, _FROM], target: Annotated[Path, _TO], /, *, memory: str | None = None) -> None:
+    """Write the rows of files to a file of another format.
+
+    Parameters
+    ----------
+    memory
+        Maximum memory of rows, such as 4GB; by default half of the machine's memory.
+    """
+    form = form_of_name(target) or ("text" if target.name.removesuffix(".gz").endswith(".txt") else None)
+    if form not in ("parquet", *SEPARATORS) or (form == "parquet" and target.suffix != ".parquet"):
+        raise UsageError.unsupported(
+            f"output '{target}'", remedy="Name a file that ends in .parquet, .csv, .tsv, .facts or .txt."
+        )
+    spec, budget = parse_input(f"rows={source}"), memory_budget(memory)
+    names = list(columns_of(spec, False, budget))
+    table = read_table(spec, len(names), budget)
+    table = table.rename_columns([*names, *table.column_names[len(names) :]])
+    separator = SEPARATORS.get(form, "\t")
+    write_whole(OutputSpec("rows", target, separator, header=form != "text" and not is_facts(target)), table)
+    sys.stdout.write(f"{table.num_rows:,} row{'s' * (table.num_rows != 1)} of {', '.join(table.column_names)}\n")

@@ -516,16 +516,13 @@ class ProgramSource:
         return Program.from_options(rules, replace(options, bag=bag, inputs=rules.inputs))
 
     def with_files_of_text(self) -> ProgramSource:
-        """Return the program with the files that it names in ``FROM``, if it is SQL, as relations of these names."""
+        """Return the program with the files that SQL names in ``FROM`` as relations."""
         if self._language != "sql":
             return self
-        from gpu_wcoj.query.sql import check_tables
-
         source = self
         while True:
-            names = [spec.relation for spec in (*source.loaded, *source.fed)]
             try:
-                check_tables(source._text, dict.fromkeys(names), dialect=source.dialect)
+                _ = read(source._text, "sql", tables=source._tables(), dialect=source.dialect)
             except UnknownRelationError as error:
                 if (spec := file_named(error)) is not None:
                     source = replace(source, loaded=(*source.loaded, spec))
@@ -582,7 +579,7 @@ class ProgramSource:
 
 
 def file_named(error: UnknownRelationError) -> InputSpec | None:
-    """Return the file that the name of an unknown relation is, as in ``SELECT * FROM 'edges.csv'``; None if none is."""
+    """Return the file that an unknown relation is called as, or None."""
     name = error.relation
     return InputSpec(name, Path(name).expanduser()) if "." in name and Path(name).expanduser().is_file() else None
 

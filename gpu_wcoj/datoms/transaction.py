@@ -123,11 +123,12 @@ class FormReader:
     def _list(self, form: list[Any] | tuple[Any, ...], place: int) -> None:
         named = attribute_name(form[0]) if form else None
         if named not in OPERATIONS:
-            what = f"{form[0]!r:.60}" if form else "an empty form"
+            what = f"'{named}'" if named else f"{form[0]!r:.60}" if form else "an empty form"
             allowed = ", ".join(f"'{name}'" for name in OPERATIONS)
-            raise self.error(
-                place, f"{what} is not an operation.{nearest(str(named), OPERATIONS)}\n  Use {allowed} or a map."
-            )
+            hint = f"{nearest(str(named), OPERATIONS)}\n  Use {allowed} or a map."
+            if named in (":db/cas", ":db.fn/cas"):
+                hint = "\n  Query the present value, and add the new one if it is the expected one."
+            raise self.error(place, f"{what} is not an operation.{hint}")
         operation, lengths = OPERATIONS[named]
         if len(form) - 1 not in lengths:
             raise self.error(

@@ -133,7 +133,7 @@ def parse_input(text: str) -> InputSpec:
 
 
 def _files_of(path: Path) -> list[Path]:
-    """Return the files of a folder or a pattern, in the order of their names; any other path as it is.
+    """Return the files of a folder or a pattern by their names, and any other path as it is.
 
     Files whose names begin with a dot or an underscore are left out, as those that Spark writes beside its rows.
     """

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from decimal import Decimal
 from functools import partial
 
+from gpu_wcoj.arrow.constants import is_value
 from gpu_wcoj.data.schema import INT64, MAX_DIGITS, DataType, decimal_of
 from gpu_wcoj.errors import TypeMismatchError
 from gpu_wcoj.query.constant_folding import is_spelled
@@ -1021,7 +1022,7 @@ class Types:
         return rule.head.span
 
     def _span_of_link(self, rule: Rule | None, place: Place, other_place: Place) -> Span:
-        """Return the place where a rule joins or compares two columns; else of an atom that joins the first."""
+        """Return the place where a rule joins or compares two columns, or of an atom that does."""
         if rule is not None:
             return self._span_between(rule, place, other_place)
         for relation, column in (place, other_place):
@@ -1119,8 +1120,6 @@ def _is_spelled_as(text: str, kind: DataType) -> bool:
     """Return True if a text is a value of the type, as far as that is a date or a time."""
     if kind.family not in ("date", "timestamp", "zoned", "time", "duration"):
         return True
-    from gpu_wcoj.arrow.constants import is_value  # loads PyArrow
-
     return is_value(text, kind)
 
 

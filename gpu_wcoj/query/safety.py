@@ -407,7 +407,7 @@ def describe_column(rules: Rules, relation: str, column: int, name: str | None =
 
 
 def _with_calls(expression: Expression, calls: Mapping[Variable, Call]) -> Expression:
-    """Return an expression with calculations in place of the variables that core form gives them."""
+    """Return an expression with calculations in place of the variables of core form."""
     if isinstance(expression, Variable) and expression.name.startswith("#") and expression in calls:
         expression = calls[expression]
     if not isinstance(expression, Call):

@@ -103,6 +103,10 @@ class Queries:
         draw = self.random
         if draw.random() < 0.2:
             return f"[({draw.choice(['even?', 'odd?', 'pos?', 'zero?', 'neg?'])} {self.variable('long')})]"
+        if draw.random() < 0.1:
+            texts = [self.variable("string"), draw.choice([self.variable, self.constant])("string")]
+            draw.shuffle(texts)
+            return f"[(clojure.string/{draw.choice(['includes?', 'starts-with?'])} {' '.join(texts)})]"
         kind = draw.choice(["long", "long", "double", "string", "keyword"])
         ops = ["=", "!=", "not="] + (["<", "<=", ">", ">="] if kind != "keyword" else [])
         terms = [self.variable(kind), draw.choice([self.variable, self.constant])(kind)]
@@ -116,7 +120,7 @@ class Queries:
 
     def function(self) -> str:
         draw = self.random
-        choice = draw.randint(0, 6)
+        choice = draw.randint(0, 8)
         numbers = [draw.choice([self.variable("long"), self.constant("long")]) for _ in range(2)]
         if choice == 0:
             return f"[({draw.choice(['+', '-', '*'])} {' '.join(numbers)}) {self.variable('long')}]"
@@ -130,6 +134,12 @@ class Queries:
         if choice == 4:
             return f'[(str {self.variable("string")} "a" {self.variable("string")}) {self.variable("string")}]'
         if choice == 5:
+            name = draw.choice(["upper-case", "lower-case"])
+            return f"[(clojure.string/{name} {self.variable('string')}) {self.variable('string')}]"
+        if choice == 6:
+            test = f"(clojure.string/includes? {self.variable('string')} {self.constant('string')})"
+            return f"[{test} ?b]"
+        if choice == 7:
             return f"[(ground [1 2 7]) [{self.variable('long')} ...]]"
         return f"[(< {self.variable('long')} {self.constant('long')}) ?b]"
 

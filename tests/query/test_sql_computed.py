@@ -311,7 +311,8 @@ def test_equal_arguments_are_evaluated_once(monkeypatch: pytest.MonkeyPatch):
         "SELECT a, hash(s) AS h FROM t", "SELECT DISTINCT hash(s) % 3 FROM t", "SELECT max(hash(s)) FROM t",
         "SELECT a FROM t WHERE hash(s) > 5", "SELECT x.a, y.a FROM t x JOIN t y ON hash(x.s) = hash(y.s)",
         "SELECT a FROM t WHERE hash(s) % 3 = 1", "SELECT a, CASE WHEN hash(s) > 3 THEN s END FROM t",
-        "SELECT hash(s) % 7 + a FROM t", "SELECT sum(hash(s) % 10) FROM t", "SELECT a FROM t ORDER BY hash(s), a LIMIT 2",
+        "SELECT hash(s) % 7 + a FROM t", "SELECT sum(hash(s) % 10) FROM t",
+        "SELECT a FROM t ORDER BY hash(s), a LIMIT 2",
     ],
 )  # fmt: skip
 def test_unsigned_results_of_any_size(text: str, judge: Judge):

@@ -332,6 +332,13 @@ def _called(op: str, arguments: Sequence[Value]) -> Value | None:
         return ("long", len(values[0])) if kinds[0] == "string" else None
     if op == "str":
         return "string", "".join(map(str, values))
+    if op.startswith("clojure.string/"):
+        texts = {"upper-case": str.upper, "lower-case": str.lower}
+        tests = {"includes?": str.__contains__, "starts-with?": str.startswith}
+        name = op.partition("/")[2]
+        if set(kinds) != {"string"}:
+            return None
+        return ("string", texts[name](*values)) if name in texts else ("boolean", bool(tests[name](*values)))
     are_numbers = all(kind in ("long", "double") for kind in kinds)
     if op in ("<", "<=", ">", ">="):
         if not are_numbers and (len(set(kinds)) > 1 or kinds[0] not in ("string", "instant")):

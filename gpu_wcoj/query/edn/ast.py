@@ -224,13 +224,18 @@ TESTS = {"zero?": "=", "pos?": ">", "neg?": "<"}
 """Predicates that compare one number with 0."""
 PARITY = {"even?": "=", "odd?": "!="}
 """Predicates that compare the remainder of a division by 2 with 0."""
-PREDICATES = (*COMPARISONS, *TESTS, *PARITY, "missing?")
+TEXT_TESTS = ("clojure.string/includes?", "clojure.string/starts-with?")
+"""Predicates of a string and a part of it."""
+PREDICATES = (*COMPARISONS, *TESTS, *PARITY, *TEXT_TESTS, "missing?")
 
 ARITHMETIC = {"+": "+", "-": "-", "*": "*", "/": "/", "quot": "/", "rem": "%"}
 """Functions of numbers, and the engine's name for each."""
-FUNCTIONS = (*ARITHMETIC, "mod", "inc", "dec", "str", "count", "identity", "ground", "get-else")
+TEXT_FUNCTIONS = {"count": "strlen", "clojure.string/lower-case": "lower", "clojure.string/upper-case": "upper"}
+"""Functions of a string, and the engine's name for each."""
+FUNCTIONS = (*ARITHMETIC, "mod", "inc", "dec", "str", *TEXT_FUNCTIONS, "identity", "ground", "get-else")
 ARGUMENTS = {
-    "quot": (2, 2), "rem": (2, 2), "mod": (2, 2), "inc": (1, 1), "dec": (1, 1), "count": (1, 1), "identity": (1, 1),
+    "quot": (2, 2), "rem": (2, 2), "mod": (2, 2), "inc": (1, 1), "dec": (1, 1), "identity": (1, 1),
+    **dict.fromkeys(TEXT_FUNCTIONS, (1, 1)), **dict.fromkeys(TEXT_TESTS, (2, 2)),
     "ground": (1, 1), "get-else": (4, 4), "missing?": (3, 3), "+": (1, None), "*": (1, None), "-": (1, None),
     "/": (2, None), "str": (1, None),
     **dict.fromkeys(COMPARISONS, (2, None)), "!=": (2, 2), **dict.fromkeys((*TESTS, *PARITY), (1, 1)),

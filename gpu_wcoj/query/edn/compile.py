@@ -28,6 +28,7 @@ from gpu_wcoj.query.edn.ast import (
     PARITY,
     TESTS,
     TEXT,
+    TEXT_FUNCTIONS,
     Blank,
     Clause,
     Const,
@@ -250,6 +251,11 @@ def to_comparisons(names: Names, clause: Predicate, env: Env) -> list[Comparison
         return [Comparison(TESTS[clause.op], terms[0], ZERO)]
     if clause.op in PARITY:
         return [Comparison(PARITY[clause.op], Call("%", (terms[0], Constant(2))), ZERO)]
+    if clause.op == "clojure.string/includes?":
+        return [Comparison("=", Call("contains", (terms[1], terms[0])), Constant(True))]
+    if clause.op == "clojure.string/starts-with?":
+        start = Call("substr", (terms[0], ZERO, Call("strlen", (terms[1],))))
+        return [Comparison("=", start, terms[1])]
     op = COMPARISONS[clause.op]
     if op == "!=":
         first, second = (frozenset({term.type}) if isinstance(term, Const) else env.get(term) for term in clause.terms)
@@ -283,8 +289,8 @@ def to_expression(names: Names, text: Text, clause: Function, env: Env) -> Expre
     op, terms = clause.op, clause.terms
     if op == "identity":
         return names.term(terms[0])
-    if op == "count":
-        return Call("strlen", (names.term(terms[0]),))
+    if op in TEXT_FUNCTIONS:
+        return Call(TEXT_FUNCTIONS[op], (names.term(terms[0]),))
     if op == "str":
         return _text(names, text, clause)
     numbers = unify_numbers(names, terms, env)

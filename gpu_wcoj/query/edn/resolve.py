@@ -19,6 +19,8 @@ from gpu_wcoj.query.edn.ast import (
     PARITY,
     TESTS,
     TEXT,
+    TEXT_FUNCTIONS,
+    TEXT_TESTS,
     TYPES,
     Blank,
     Branch,
@@ -299,6 +301,8 @@ class TypeInference:
         if op in TESTS or op in PARITY:
             allowed = NUMBERS if op in TESTS else LONG
             return self._meet(text, env, clause.terms[0], allowed, clause.span)
+        if op in TEXT_TESTS:
+            return all(self._meet(text, env, term, frozenset({"string"}), clause.span) for term in clause.terms)
         if op in UNEQUAL:  # values of two types are unequal
             return True
         is_ordered = op not in ("=", "==")
@@ -337,9 +341,10 @@ class TypeInference:
         if op == "identity":
             types = meet(self.types(terms[0], env), self.types(result, env))
             return all(self._meet(text, env, term, types, span) for term in (result, terms[0]))
-        if op == "count":
+        if op in TEXT_FUNCTIONS:
+            of_result = LONG if op == "count" else frozenset({"string"})
             return self._meet(text, env, terms[0], frozenset({"string"}), span) and self._meet(
-                text, env, result, LONG, span
+                text, env, result, of_result, span
             )
         if op == "str":
             conditions = (self._meet(text, env, term, WORDS, span) for term in terms if isinstance(term, Var))

@@ -11,6 +11,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Final, NamedTuple
 from typing import Any as Anything
 
+from gpu_wcoj.arrow.constants import is_value
 from gpu_wcoj.data.schema import DataType
 from gpu_wcoj.errors import (
     CalculationError,
@@ -828,8 +829,6 @@ def _check_constant(constant: Value, opposite: Value, kind: str | None) -> None:
     """Raise `TypeMismatchError` if a text is compared with numbers, or a number with texts."""
     if not isinstance(constant, Constant) or isinstance(constant, Moment):
         return
-    from gpu_wcoj.arrow.constants import is_value  # loads PyArrow
-
     is_text, is_number = isinstance(constant.value, str), type(constant.value) in (int, float)
     if (
         is_text
@@ -852,7 +851,7 @@ def _is_number(kind: str | None) -> bool:
 
 
 def _check_families(left: tuple[Value, str | None], right: tuple[Value, str | None]) -> None:
-    """Raise `TypeMismatchError` if a column of texts, truth values or times is compared with one of another type."""
+    """Raise `TypeMismatchError` if columns of two kinds are compared, as texts and numbers."""
     kinds = ["a number" if _is_number(kind) else kind for _, kind in (left, right)]
     is_constant = any(isinstance(value, Constant) for value, _ in (left, right))
     if None not in kinds and kinds[0] != kinds[1] and not is_constant:

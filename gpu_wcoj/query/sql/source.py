@@ -221,9 +221,9 @@ class Place:
         return 1, 1, 1
 
     def _keyword(self, node: Node) -> tuple[int, int] | None:
-        """Return the first and last character of a function that is a keyword, as CURRENT_DATE; None for others.
+        """Return first and last character of a function that is a keyword, or None.
 
-        Such nodes do not record their positions.
+        Such nodes, as that of CURRENT_DATE, do not record their positions.
         """
         from sqlglot import expressions as exp
 
