@@ -58,7 +58,7 @@ from gpu_wcoj.files.formats import SEPARATORS, form_of_name, is_facts
 from gpu_wcoj.files.output import ChangeWriter, OutputSpec, write_whole
 from gpu_wcoj.files.reader import DEFAULT_TICK_ROWS, Reader, as_declared, columns_of, open_input, read_table, ticks
 from gpu_wcoj.files.record_batch import memory_budget
-from gpu_wcoj.files.spec import InputSpec, parse_input
+from gpu_wcoj.files.spec import InputSpec
 from gpu_wcoj.planner.catalog import FILE, Catalog
 from gpu_wcoj.program import ChangeCount, Program, TickReport
 from gpu_wcoj.query.ir import Declaration
@@ -922,7 +922,7 @@ def convert(source: Annotated[str, _FROM], target: Annotated[Path, _TO], /, *, m
         raise UsageError.unsupported(
             f"output '{target}'", remedy="Name a file that ends in .parquet, .csv, .tsv, .facts or .txt."
         )
-    spec, budget = parse_input(f"rows={source}"), memory_budget(memory)
+    (spec,), budget = parse_files([f"rows={source}"]), memory_budget(memory)
     names = list(columns_of(spec, False, budget))
     table = read_table(spec, len(names), budget)
     table = table.rename_columns([*names, *table.column_names[len(names) :]])

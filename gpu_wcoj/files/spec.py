@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from glob import glob
@@ -20,6 +21,7 @@ SEPARATORS = {"comma": ",", "tab": "\t", "semicolon": ";", "pipe": "|", "colon":
 
 TEXT_TYPES = ("int64", "float64", "string")
 STANDARD_INPUT = "/dev/stdin"
+_ADDRESS = re.compile(r"[A-Za-z][\w+.-]+:/")
 _SHAPE = "RELATION=PATH or RELATION=PATH?option=value&option=value"
 
 
@@ -81,9 +83,8 @@ def parse_input(text: str) -> InputSpec:
 
     Options stand after the last ``?``; ``%2C``, ``%26`` and the like stand for a character that would otherwise
     separate. What follows the ``=`` is a path without options where a file of just that name is there, and ``-`` is
-    standard input. A folder stands for its files, and a pattern such as ``part-*.csv`` for those whose names it
-    matches, in the order of the names. The options are ``columns``, ``weight``, ``tick`` (columns by position from 0,
-    or by name), ``sep``, ``header``, ``skip``, ``types`` (text files only) and ``format``.
+    standard input. The options are ``columns``, ``weight``, ``tick`` (columns by position from 0, or by name), ``sep``,
+    ``header``, ``skip``, ``types`` (text files only) and ``format``.
 
     Raises
     ------
@@ -117,13 +118,8 @@ def parse_input(text: str) -> InputSpec:
             fields[field] = convert(value)
         except ValueError as error:
             raise UsageError(f"'{text}': option '{name}' cannot be '{unquote(value)}'.\n  {error}") from None
-    if (scheme := path.partition("://"))[1] and scheme[0].isalnum() and not _is_there(path):
-        raise UsageError(
-            f"'{path}' is not a file of this machine.\n  Copy it first, or read it with Polars or DuckDB and pass the "
-            "rows in Python."
-        )
-    first, *more = [Path(STANDARD_INPUT)] if path == "-" else _files_of(Path(os.path.expanduser(path)))
-    spec = InputSpec(relation, first, more=tuple(more), **fields)  # type: ignore[arg-type]  # one converter per field
+    path = STANDARD_INPUT if path == "-" else path
+    spec = InputSpec(relation, Path(os.path.expanduser(path)), **fields)  # type: ignore[arg-type]  # one converter per field
     if spec.types is not None and (spec.columns is None or len(spec.types) != len(spec.columns)):
         column_count = "no columns" if spec.columns is None else f"{len(spec.columns)} columns"
         raise UsageError(
@@ -137,6 +133,11 @@ def _files_of(path: Path) -> list[Path]:
 
     Files whose names begin with a dot or an underscore are left out, as those that Spark writes beside its rows.
     """
+    if _ADDRESS.match(str(path)) and not _is_there(str(path)):
+        raise UsageError(
+            f"'{path}' is not a file of this machine.\n  Copy it first, or read it with Polars or DuckDB and pass the "
+            "rows in Python."
+        )
     is_pattern = not _is_there(str(path)) and any(char in str(path) for char in "*[")
     if not is_pattern and not os.path.isdir(path):
         return [path]
@@ -150,15 +151,22 @@ def _files_of(path: Path) -> list[Path]:
 
 
 def united(specs: Iterable[InputSpec]) -> tuple[InputSpec, ...]:
-    """Return one spec for each relation; files of the same relation follow one another.
+    """Return one spec for each relation, with all its files.
+
+    A folder stands for its files, and a pattern such as ``part-*.csv`` for those whose names it matches, in the order
+    of the names. Files of one relation follow one another.
 
     Raises
     ------
     UsageError
-        If the files of a relation have different options.
+        If the files of a relation have different options, or are not on this machine.
+    InputFileError
+        If there is no file in a folder, or none that a pattern matches.
     """
     by_relation: dict[str, InputSpec] = {}
-    for spec in specs:
+    for named in specs:
+        first, *more = _files_of(named.path)
+        spec = replace(named, path=first, more=tuple(more))
         before = by_relation.setdefault(spec.relation, spec)
         if before is spec:
             continue

@@ -152,8 +152,8 @@ def test_missing_files_and_folders(tmp_path: Path):
         read(tmp_path)
     with pytest.raises(InputFileError, match=r"no file matches '.*part-\*.csv'"):
         read(tmp_path / "part-*.csv")
-    with pytest.raises(UsageError, match="'s3://b/x.parquet' is not a file of this machine.\n  Copy it first"):
-        parse_input("edge=s3://b/x.parquet")
+    with pytest.raises(UsageError, match="'s3:/b/x.parquet' is not a file of this machine.\n  Copy it first"):
+        united([parse_input("edge=s3://b/x.parquet")])
     for name in ("e.parquet", "e.arrow", "e.csv.gz"):
         (tmp_path / name).write_bytes(b"")
         with pytest.raises(InputFileError, match=f"{name}' is empty"):

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from gpu_wcoj.files.reader import open_input, read_table, ticks
-from gpu_wcoj.files.spec import parse_input
+from gpu_wcoj.files.spec import parse_input, united
 
 BUDGET = 1 << 30
 
@@ -26,7 +26,8 @@ TABLE = pa.table(
 
 
 def read(path: Path, options: str = "", arity: int = 2, budget: int = BUDGET) -> pa.Table:
-    return read_table(parse_input(f"edge={path}{options}"), arity, budget)
+    (spec,) = united([parse_input(f"edge={path}{options}")])
+    return read_table(spec, arity, budget)
 
 
 def read_text(path: Path, text: str | bytes, options: str = "", arity: int = 2) -> pa.Table:
@@ -35,7 +36,7 @@ def read_text(path: Path, text: str | bytes, options: str = "", arity: int = 2) 
 
 
 def read_ticks(specs: list[str], tick_rows: int | None = None, arity: int = 2) -> list[dict[str, list[tuple]]]:
-    parsed = [parse_input(spec) for spec in specs]
+    parsed = united(map(parse_input, specs))
     readers = {spec.relation: open_input(spec, arity, True, BUDGET) for spec in parsed}
     try:
         return [{name: rows(table) for name, table in tick.items()} for tick in ticks(readers, tick_rows, BUDGET)]
