@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from decimal import Decimal
 from functools import partial
 
-from gpu_wcoj.arrow.constants import is_value
+from gpu_wcoj.arrow.constants import encode_constant
 from gpu_wcoj.data.schema import INT64, MAX_DIGITS, DataType, decimal_of
 from gpu_wcoj.errors import TypeMismatchError
 from gpu_wcoj.query.constant_folding import is_spelled
@@ -962,8 +962,8 @@ class Types:
         assert common is not None
         for place in self._said.get(root, ()):
             for rule, value in self._constants[place]:
-                is_spelled_wrong = fits(value, common) and isinstance(value, str) and not _is_spelled_as(value, common)
-                if is_spelled_wrong or not fits(value, common):
+                misspelled = _misspelled(value, common) if fits(value, common) else None
+                if misspelled is not None or not fits(value, common):
                     span = self._span_of_constant(rule, place, value)
                     says = (
                         "a fact of the text gives it" if rule is None
@@ -971,8 +971,8 @@ class Types:
                         else f"the rule '{rule}' compares it with"
                     )  # fmt: skip
                     what = f"{self._label(shown_place, name)} is of type '{common.name}', and {says} {value!r}"
-                    error = TypeMismatchError.with_parts(
-                        f"the constant {value!r} is not a value of type '{common.name}'" if is_spelled_wrong else what,
+                    error = misspelled or TypeMismatchError.with_parts(
+                        what,
                         subject=shown_place[0],
                         got=value,
                         remedy="Write a constant of that type.",
@@ -1116,11 +1116,15 @@ def fits(value: object, kind: DataType) -> bool:
     return family in _WRITTEN_AS_TEXT
 
 
-def _is_spelled_as(text: str, kind: DataType) -> bool:
-    """Return True if a text is a value of the type, as far as that is a date or a time."""
-    if kind.family not in ("date", "timestamp", "zoned", "time", "duration"):
-        return True
-    return is_value(text, kind)
+def _misspelled(value: object, kind: DataType) -> TypeMismatchError | None:
+    """Return the error for a text that is not a value of a type of dates or times."""
+    if not isinstance(value, str) or kind.family not in ("date", "timestamp", "zoned", "time", "duration"):
+        return None
+    try:
+        _ = encode_constant(value, kind)
+    except TypeMismatchError as error:
+        return error
+    return None
 
 
 def names_of(rules: Rules) -> Mapping[str, tuple[str, ...]]:
