@@ -187,8 +187,9 @@ class Coercion(RuleWriter):
         is_join = isinstance(node, exp.EQ) and all(isinstance(value, Variable) for value in (left, right))
         is_wide = kinds[0] != kinds[1] and any(kind is not None and is_long(kind) for kind in kinds)
         if is_wide and not is_constant and not is_join:
-            what = f"a comparison of values of the types {label(kinds[0])} and {label(kinds[1])} is not supported"
-            raise self.place.refused(what, node, "Cast one of them to the type of the other.")
+            raise self.place.mistyped(
+                f"values of the types {label(kinds[0])} and {label(kinds[1])} do not compare", node
+            )
         if groups == {"time"} and len({DataType(kind).family for kind in kinds if kind is not None}) > 1:
             types = f"{label(kinds[0])} and {label(kinds[1])}"
             raise self.place.mistyped(
