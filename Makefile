@@ -59,7 +59,7 @@ TPC := duckdb==1.5.5 duckdb-extension-tpch==1.5.5 duckdb-extension-tpcds==1.5.5
 # Kills of the driver that `make soak-spark` makes.
 POINTS ?= 20
 
-.PHONY: help setup run run-engine test-spark test-spark-versions test-lowest test-python soak-spark bench-spark bench-spark-flat bench-spark-scale test test-long fuzz check check-extras soak-checkpoint format bench bench-suite bench-recursion bench-rivals bench-lsqb bench-tpch bench-sql bench-one-shot bench-fast-paths bench-souffle bench-cliffs bench-estimates calibrate-costs clean coverage test-shim-sanitized test-shim-races test-ptx test-mutants test-kernel-mutants test-gpu sanitize-gpu bench-gpu \
+.PHONY: help setup run run-engine test-spark test-spark-versions test-lowest test-python soak-spark bench-spark bench-spark-find bench-spark-flat bench-spark-scale test test-long fuzz check check-extras soak-checkpoint format bench bench-suite bench-recursion bench-rivals bench-lsqb bench-tpch bench-sql bench-one-shot bench-fast-paths bench-souffle bench-cliffs bench-estimates calibrate-costs clean coverage test-shim-sanitized test-shim-races test-ptx test-mutants test-kernel-mutants test-gpu sanitize-gpu bench-gpu \
 	test-rapids test-rapids-gpu test-docker
 
 help:  ## list the commands
@@ -152,6 +152,9 @@ soak-spark: setup  ## kill drivers of Spark at random times (POINTS=20) and see 
 
 bench-spark: setup  ## measure views and joins beside Spark SQL's own (BENCH="--scale 14" for a small graph)
 	$(BIN)/python -m bench.spark $(BENCH)
+
+bench-spark-find: setup  ## measure gws.find beside Spark SQL's joins of the same motif (BENCH="--rounds 1 --kinds counted")
+	$(BIN)/python -m bench.spark.find $(BENCH)
 
 bench-spark-scale: setup  ## measure cells beside one engine, by scale of the graph (BENCH="--scale 20 --master local-cluster[2,1,6144]")
 	$(BIN)/python -m bench.spark.scale $(BENCH)

@@ -21,7 +21,7 @@ from bench.engine import machine
 from bench.engine.graph import STANDARD, by_degree
 from bench.spark import graphs
 from bench.spark.metered import Metered, metered
-from bench.spark.queries import MOTIF, QUERIES, TRIANGLE, Query
+from bench.spark.queries import MOTIF, QUERIES, TRIANGLE, Query, read_all
 from bench.spark.streaming import keep_up, median_batch, overhead, sql_delta
 
 RESULTS = Path(__file__).parents[1] / "results"
@@ -113,7 +113,7 @@ def _one_shot(spark: SparkSession, graph: graphs.Graph, query: Query, limit: flo
         return gws.count(spark, query.program, {"edge": frame}).popitem()[1]
 
     def joined() -> int:
-        return _read(gws.join(spark, query.program, {"edge": frame}))
+        return read_all(gws.join(spark, query.program, {"edge": frame}))
 
     def counted_motif() -> int:
         return gws.count(spark, MOTIF, {"edges": frame}).popitem()[1]
@@ -122,7 +122,7 @@ def _one_shot(spark: SparkSession, graph: graphs.Graph, query: Query, limit: flo
         return gws.find(frame, MOTIF).count()
 
     def matched() -> int:
-        return _read(gws.find(frame, MOTIF).selectExpr("a.id AS a", "b.id AS b", "c.id AS c"))
+        return read_all(gws.find(frame, MOTIF).selectExpr("a.id AS a", "b.id AS b", "c.id AS c"))
 
     def sql(select: str) -> DataFrame:
         return spark.sql(f"SELECT {select} FROM {query.joins}")
@@ -151,16 +151,8 @@ def _one_shot(spark: SparkSession, graph: graphs.Graph, query: Query, limit: flo
         spark.read.parquet(str(path)).createOrReplaceTempView("edge")
         yield noted(f"Spark SQL count, vertices {order}", metered(spark, sql_count, limit))
     if query is TRIANGLE:
-        got = metered(spark, lambda: _read(sql(query.rows)), limit)
+        got = metered(spark, lambda: read_all(sql(query.rows)), limit)
         yield noted("Spark SQL, all rows, vertices by degree", got)
-
-
-def _read(frame: DataFrame) -> int:
-    """Every row is computed and read: each column is summed."""
-    from pyspark.sql import functions as sf
-
-    rows = frame.agg(sf.count("*").alias("n"), *(sf.sum(name) for name in frame.columns)).collect()
-    return int(rows[0]["n"])
 
 
 def _print(console: Console, rows: list[dict[str, Any]], kept: dict[str, Any]) -> None:
