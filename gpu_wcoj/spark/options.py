@@ -133,9 +133,11 @@ def _conf_values(session: SparkSession) -> dict[str, Any]:
     UsageError
         If there is an unknown conf with our prefix, or one with a value that is not allowed.
     """
-    everything = {**dict(session.sparkContext.getConf().getAll()), **session.conf.getAll}
+    jvm_session: Any = session._jsparkSession  # pyright: ignore[reportPrivateUsage]  # PySpark asks for every value alone
+    confs = str(jvm_session.conf().getAll().mkString("\0"))  # those of the context are among them
     values: dict[str, Any] = {}
-    for key, text in everything.items():
+    for conf in confs.split("\0"):
+        key, _, text = conf.partition(" -> ")
         name = key.removeprefix(PREFIX)
         if name in CONFS and name != key:
             option = CONFS[name]

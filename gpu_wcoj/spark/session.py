@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from gpu_wcoj.errors import (
     BackendUnavailableError,
@@ -170,6 +170,8 @@ DEFAULTS = {
 }
 """Confs of a local session; `local_session` accepts other values in `conf`."""
 
+_FILE_MANAGER: Final = "FileSystemBasedCheckpointFileManager"
+
 
 @entry_point
 def local_session(
@@ -214,8 +216,11 @@ def local_session(
             raise UnsupportedError.unsupported(
                 "Spark Connect in local_session", f"{name} is set to '{os.environ[name]}'", f"Unset {name}."
             )
+    place = "streaming" if minor(require_pyspark()) == OLDEST else "streaming.checkpointing"
     confs = {
         "spark.master": master,
+        # On a local disk, the other class starts programs, such as stat, for each file of a stream's checkpoint.
+        "spark.sql.streaming.checkpointFileManagerClass": f"org.apache.spark.sql.execution.{place}.{_FILE_MANAGER}",
         "spark.app.name": app_name,
         "spark.driver.memory": memory,
         "spark.sql.shuffle.partitions": str(os.cpu_count() or 1),

@@ -119,7 +119,7 @@ def order_columns(names: Sequence[str]) -> list[str]:
 class DetectedFormat:
     """A format detected by the columns: its name, the deciding column, and the reason."""
 
-    format: str
+    format: Format
     column: str | None
     because: str
 
@@ -182,7 +182,8 @@ def _change_typed(schema: StructType) -> list[DetectedFormat]:
 
 
 def _coded(schema: StructType) -> list[DetectedFormat]:
-    columns = {WEIGHT: WEIGHT, **{name: CODED[name].column for name in ("sign", "risingwave", "flink", "op")}}
+    coded: tuple[Format, ...] = ("sign", "risingwave", "flink", "op")
+    columns: dict[Format, str] = {"weight": WEIGHT, **{name: CODED[name].column for name in coded}}
     if is_envelope(schema):
         del columns["op"]
     return [
@@ -523,8 +524,12 @@ class Source:
     def rows(self) -> DataFrame:
         """The normalised rows, without the weights if all are 1 and nothing is checked with them."""
         how = self.reading
-        chosen = detect(self.original).format if how.changes == "auto" else how.changes
-        return self.frame.drop(WEIGHT) if chosen == "append" and not how.key and not how.order_by else self.frame
+        return self.frame.drop(WEIGHT) if self.format == "append" and not how.key and not how.order_by else self.frame
+
+    @property
+    def format(self) -> Format:
+        """The format of the changes."""
+        return detect(self.original).format if self.reading.changes == "auto" else self.reading.changes
 
     @property
     def is_stream(self) -> bool:
@@ -537,8 +542,7 @@ class Source:
 
         None for formats with codes. Engines can read them without Spark's expressions.
         """
-        how = self.reading
-        chosen = detect(self.original).format if how.changes == "auto" else how.changes
+        how, chosen = self.reading, self.format
         if chosen not in ("append", "weight") or how.key or how.order_by or isinstance(how.columns, Mapping):
             return None
         names = [*self.data, *([WEIGHT] if chosen == "weight" else [])]
@@ -719,11 +723,33 @@ class United:
         streams = [None if frame is None else plain_stream(frame) for frame in frames]
         return None if None in streams else [stream for stream in streams if stream is not None]
 
-    def read(self, frame: DataFrame, session: SparkSession, query: str, batch: int) -> BatchRows:
-        """Return the rows of a micro-batch of `frame`; `session` is the one that started the query."""
+    @property
+    def stream(self) -> DataFrame:
+        """The stream that a query runs.
+
+        Spark reads a single plain stream only if this process cannot. Its rows are then normalised in the batch, and
+        the plan that Spark makes for every batch is a plain scan.
+        """
+        plain = self.sources[0].direct
+        return self.frame if plain is None or not self._is_single_and_plain else plain
+
+    @property
+    def _is_single_and_plain(self) -> bool:
+        return len(self.sources) == 1 and self.plain_streams is not None
+
+    def _normalised(self, batch: DataFrame) -> DataFrame:
+        """Return a micro-batch of `stream` with the columns of `frame`."""
+        if not self._is_single_and_plain:
+            return batch
+        source, changes = self.sources[0], self.sources[0].format
+        read = Source(source.relation, batch, normalise(batch, changes), Reading(changes))
+        return United.from_sources([read]).frame
+
+    def read(self, batch_rows: DataFrame, session: SparkSession, query: str, batch: int) -> BatchRows:
+        """Return the rows of a micro-batch of `stream`; `session` is the one that started the query."""
         rows = self._read_files(session, query, batch)
         if rows is None:
-            table = frame.toArrow()
+            table = self._normalised(batch_rows).toArrow()
             rows = BatchRows(self.split(table), table.num_rows, digest_of(table[HASH].to_numpy()))
         return rows
 

@@ -557,7 +557,7 @@ class View(RunningView):
 
     def _stream(self) -> DataFrame:
         assert self._sources.united is not None
-        return self._sources.united.frame
+        return self._sources.united.stream
 
     def _release(self) -> None:
         checkpoint, self._checkpoint = self._checkpoint, None
