@@ -18,7 +18,7 @@ from pyspark.sql import functions as sf
 import gpu_wcoj.spark as gws
 from gpu_wcoj.spark.files import _pieces_of, map_rows, plain_stream
 from gpu_wcoj.spark.sources import HASH, Reading, Sources, digest_of, sources_of
-from tests.spark.file_streams import stream_of, write_stream
+from tests.spark.file_streams import run, stream_of, write_stream
 
 
 def same(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -123,3 +123,34 @@ def test_a_tick_of_plain_files_starts_no_job(spark: Any, tmp_path: Path) -> None
     assert view.answers == {"both": 6}
     assert [report["numInputRows"] for report in query.recentProgress if report["numInputRows"]] == [2, 2, 2]
     assert not spark.sparkContext.statusTracker().getJobIdsForGroup(str(query.runId))
+
+
+def test_spark_reads_the_files_of_a_plain_stream_that_this_process_cannot(spark: Any, tmp_path: Path) -> None:
+    """Both readers give the same rows with the same checksum; Spark's expressions check the weights."""
+    rows = {"a": [1, 2, 3], "b": [2, 1, None], "weight": [1, 1, 2]}
+    narrow = pa.schema([("a", pa.int32()), ("b", pa.int64()), ("weight", pa.int64())])
+    tables = [pa.table(rows), pa.table(rows, schema=narrow)]
+    write_stream(tmp_path / "in", tables)
+    stream = stream_of(spark, tmp_path / "in", "a bigint, b bigint, weight bigint")
+    united = Sources(sources_of({"e": stream.select("b", "a", "weight")}, ("e",), {"e": (Reading(), Reading())})).united
+    assert united is not None
+    assert HASH not in united.stream.columns
+    found = []
+
+    def read(frame: Any, batch: int) -> None:
+        query = frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
+        found.append((united._read_files(spark, query, batch), united.read(frame, spark, query, batch)))
+
+    query = united.stream.writeStream.foreachBatch(read).option("checkpointLocation", str(tmp_path / "c"))
+    query.trigger(availableNow=True).start().awaitTermination()
+    (direct, first), (by_spark, second) = found
+    assert direct == first
+    assert by_spark is None
+    assert (second.count, second.digest) == (first.count, first.digest)
+    assert second.tables["e"].to_pylist() == first.tables["e"].to_pylist()
+    write_stream(tmp_path / "in", [pa.table({**rows, "weight": [1, None, 1]})], first=2)
+    folders = {"checkpoint": tmp_path / "checkpoint", "output": tmp_path / "out"}
+    view = gws.maintain({"e": stream}, "r(a, b) :- e(a, b).", changes="weight", **folders)
+    with pytest.raises(Exception, match="weight"):
+        run(view)
+    assert view.answers == {"r": 3}
