@@ -156,6 +156,8 @@ class GroupingPlan:
         Factor from a sum to the unit of the head's column, which may have more decimal places.
     max_sum
         Maximum magnitude of a sum; 0 for the limit of int64.
+    is_weighted
+        True if a mean uses each row with its weight instead of once.
     """
 
     op: str
@@ -168,6 +170,7 @@ class GroupingPlan:
     scale: int = 0
     result_factor: int = 1
     max_sum: int = 0
+    is_weighted: bool = False
 
     @property
     def order(self) -> tuple[int, ...]:
@@ -182,7 +185,7 @@ class GroupingPlan:
     @property
     def counts_once(self) -> bool:
         """True if a row of positive weight counts once instead of with its weight."""
-        return self.op == "mean"
+        return self.op == "mean" and not self.is_weighted
 
     @property
     def is_extreme(self) -> bool:
@@ -736,7 +739,7 @@ def counts_after(
     backend: Backend,
     weights: Int64Array | None = None,
 ) -> Int64Array:
-    """Return the new row count of each group: the sum of weights, or of ones for a mean.
+    """Return the new row count of each group: the sum of weights, which are ones if rows count once.
 
     Parameters
     ----------
@@ -1015,7 +1018,7 @@ class GroupingHead(GroupsOperator):
         Its rows, one per group.
     derivations
         For sums and means, their words: rows of the head with the index of a word instead of the result, and the word
-        as weight; the words of a mean use each row of positive weight once.
+        as weight; if rows count once, the words use each row of positive weight once.
     source
         The arrangement `plan.source`, or another arrangement of the same rows if their order does not matter.
     """

@@ -574,6 +574,7 @@ def grouping_plan(
         grouping.keys,
         "integer" if kind is None else kind.dictionary or kind.family,
         *_scales(kind, kinds.column(grouping.relation, grouping.keys)),
+        is_weighted=grouping.is_weighted,
     )
 
 

@@ -622,12 +622,15 @@ class Grouping:
         The number of key columns. The head has no row for a group without rows, even if there are no keys.
     op
         ``count``, ``sum``, ``min``, ``max`` or ``mean``.
+    is_weighted
+        Whether a mean uses each row with its weight, as a sum does, instead of once.
     """
 
     relation: str
     source: str
     keys: int
     op: str
+    is_weighted: bool = False
 
     def __str__(self) -> str:
         by = f"its first {self.keys} columns" if self.keys > 1 else "its first column" if self.keys else "nothing"

@@ -431,7 +431,6 @@ class _Planner:
             readers = [name for name in self.needed if source in self.reads[name]]
             if (
                 isinstance(helper, Grouping)
-                and helper.op != "mean"  # in bags, means use each row once
                 and helper.relation in self.outputs
                 and helper.relation not in self.keep
                 and not self._is_read(helper.relation)
@@ -650,9 +649,11 @@ class _Planner:
             if head in self.extreme_of:
                 draft.extremes.append(replace(self.extreme_of[head], relation=name))
             if helper := self.helper_of.get(head):
-                draft.helpers.append(
-                    replace(helper, relation=name, source=self._grouped(draft, keys, helper.source, key))
-                )
+                source = self._grouped(draft, keys, helper.source, key)
+                cell_helper = replace(helper, relation=name, source=source)
+                if isinstance(cell_helper, Grouping) and helper.source in self.summed_widths:
+                    cell_helper = replace(cell_helper, is_weighted=True)  # the weights are numbers of rows
+                draft.helpers.append(cell_helper)
             elif final or key is not None:
                 draft.rules += [self._group_rule(draft, keys, rule, name, False) for _, rule in rules]
             if helper or final:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from tests.spark.cluster.local_cells import Row
 
@@ -24,6 +24,8 @@ def random_program(rnd: random.Random) -> str:
         if make is _join and rnd.random() < 0.3:
             lines.append(_join(rnd, name, arities, width)[0])
         arities[name] = width
+    if rnd.random() < 0.3:  # doubles, which no head of integers can read
+        lines.append(_aggregate(rnd, "m", arities, ("mean",))[0])
     if rnd.random() < 0.3:
         relation = rnd.choice(list(ARITIES))
         lines.append(f"{relation}({', '.join(str(rnd.randrange(VALUES)) for _ in range(ARITIES[relation]))}).")
@@ -108,13 +110,15 @@ def _join(rnd: random.Random, name: str, arities: dict[str, int], width: int | N
     return f"{name}({', '.join(terms)}) :- {', '.join(atoms)}.", width
 
 
-def _aggregate(rnd: random.Random, name: str, arities: dict[str, int]) -> tuple[str, int]:
+def _aggregate(
+    rnd: random.Random, name: str, arities: dict[str, int], ops: Sequence[str] = ("count", "sum", "min", "max")
+) -> tuple[str, int]:
     atoms, variables = _body(rnd, arities)
     variables = [variable for variable in variables if not variable.endswith("?")] or ["a"]
     if variables == ["a"]:
         atoms, variables = [*atoms, "g(a)"], ["a"]
     keys = rnd.sample(variables, rnd.randint(0, min(2, len(variables) - 1)))
-    op = rnd.choice(("count", "sum", "min", "max"))
+    op = rnd.choice(ops)
     value = "" if op == "count" else rnd.choice(variables)
     return f"{name}({', '.join([*keys, f'{op}({value})'])}) :- {', '.join(atoms)}.", len(keys) + 1
 
