@@ -230,9 +230,9 @@ class RunningView(SeveralAnswers):
         ``batch``, ``rows`` of input, ``changes`` by output (inserted, deleted, net), ``answers`` (rows of each output),
         ``seconds`` by stage, with ``batch`` as their sum, ``state_bytes``, ``checkpoint_bytes`` that were written,
         ``skipped`` (it had been committed before), ``hint`` (advice if it was too large), and ``spark``, Spark's latest
-        report. On cells also ``load``, the largest and the mean number of rows of a cell by
-        stage, ``skew``, the largest of their ratios, and ``adapted``, the values that have become heavy with this
-        batch.
+        report. On cells, ``load`` is the largest and the mean number of rows of a cell by stage, ``skew`` the largest
+        of their ratios, and ``adapted`` the values that have become heavy with this batch. Without cells, they are
+        empty, 1.0 and empty.
         """
         progress = dict(self._progress)
         if progress and self._listener is not None:
@@ -697,6 +697,9 @@ class View(RunningView):
                 "checkpoint_bytes": stored,
                 "skipped": skipped,
                 "hint": hint(rows, total, self._batch_rows),
+                "load": {},
+                "skew": 1.0,
+                "adapted": {},
             }
         )
 

@@ -2,9 +2,9 @@
 
 ``python cluster_driver.py FOLDER '{"master": "local-cluster[2,1,1024]", "layout": "hypercube", "cells": 4, ...}'`` with
 ``"faults"``: a list of ``[point, stage, cell, batch, what]``, each done once, where `what` is ``"raise"``,
-``"executor"``, ``"shuffle"`` (all files of shuffles are deleted, and the task fails) or ``"mark"`` (nothing, but it is
-noted whether the task comes again); and ``"kill"``: ``[point, batch]``, ``"outputs"`` (all cells have written) or
-``"manifest"`` (it is committed).
+``"executor"``, ``"shuffle"`` (all files of shuffles are deleted, and the task fails), ``"wait"`` (the task goes on when
+another attempt of it has come here) or ``"mark"`` (nothing, but it is noted whether the task comes again); ``"kill"``:
+``[point, batch]``, ``"outputs"`` (all cells have written) or ``"manifest"`` (it is committed); and ``"conf"`` of Spark.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import json
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 
 import pyspark
@@ -20,9 +21,11 @@ import pyspark
 os.environ["SPARK_HOME"] = str(Path(pyspark.__file__).parent)
 
 import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
 
 import gpu_wcoj.spark as gws
 from gpu_wcoj.spark.cluster.driver import CellOptions, CellRun
+from gpu_wcoj.spark.session import DEFAULTS, use_java
 
 
 def main() -> None:
@@ -43,6 +46,12 @@ def main() -> None:
             (repeats / f"{point}-{stage}-{cell}-{batch}").touch()
             return
         if what == "mark":
+            return
+        if what == "wait":
+            end = time.monotonic() + 60
+            while not (repeats / f"{point}-{stage}-{cell}-{batch}").exists() and time.monotonic() < end:
+                time.sleep(0.05)
+            time.sleep(1)
             return
         if what == "shuffle":
             for path in (folder / "local").rglob("shuffle_*"):
@@ -73,9 +82,14 @@ def main() -> None:
 
     conf = {
         "spark.sql.shuffle.partitions": "2", "spark.sql.warehouse.dir": str(folder / "warehouse"),
-        "spark.local.dir": str(folder / "local"),
+        "spark.local.dir": str(folder / "local"), **plan.get("conf", {}),
     }  # fmt: skip
-    spark = gws.local_session("driver", master=plan["master"], memory="1g", conf=conf)
+    if plan["master"].startswith("local"):
+        spark = gws.local_session("driver", master=plan["master"], memory="1g", conf=conf)
+    else:
+        use_java()
+        builder = SparkSession.builder.master(plan["master"])
+        spark = builder.config(map=DEFAULTS | conf).getOrCreate()
     stream = spark.readStream.schema("a int, b bigint, weight int").option("maxFilesPerTrigger", 1)
     changes = gws.normalise(stream.parquet(str(folder / "in" / "edge")), "weight")
     with CellRun.open(

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'gpu_wcoj[spark]'")
+
+import pyspark
 
 from gpu_wcoj.checkpoint.folder import OsFolder
 from gpu_wcoj.spark.cluster.worker import Entry, read_entry
@@ -119,6 +123,70 @@ def test_lost_shuffles(spark: Any, tmp_path: Path) -> None:
     repeats = {path.name for path in (tmp_path / "repeats").iterdir()}
     assert repeats.issuperset(f"{point}-{stage}-{cell}-{batch}" for point, stage, cell, batch, _ in lost + repeated)
     check_answers(tmp_path, GROUPS, ticks)
+
+
+@pytest.fixture
+def two_hosts(spark: Any, tmp_path: Path) -> Iterator[str]:
+    """The address of a cluster whose workers have addresses of their own, as hosts of a network have."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    home = Path(pyspark.__file__).parent
+    environment = {**os.environ, "SPARK_HOME": str(home), "PYSPARK_PYTHON": sys.executable}
+    environment["SPARK_LOCAL_DIRS"] = str(tmp_path / "workers")
+    environment["PYTHONPATH"] = str(DRIVER.parents[2])
+    master = f"spark://127.0.0.1:{port}"
+    worker = [
+        "worker.Worker",
+        "--webui-port",
+        "0",
+        "--cores",
+        "2",
+        "--memory",
+        "1g",
+        "--work-dir",
+        str(tmp_path / "work"),
+    ]
+    classes = [["master.Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", "0"]]
+    classes += [[*worker, "--host", f"127.0.0.{host}", master] for host in (2, 3)]
+    with (tmp_path / "cluster.log").open("wb") as log, contextlib.ExitStack() as stack:
+        for name, *options in classes:
+            command = [str(home / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}", *options]
+            process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
+            stack.callback(process.wait)
+            stack.callback(process.terminate)
+        yield master
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("point", [BEFORE, AFTER])
+def test_speculative_second_attempts(two_hosts: str, spark: Any, tmp_path: Path, point: str) -> None:
+    """A task waits until Spark has started it a second time on another host; both attempts go on to their ends."""
+    ticks = random_ticks(5, 3, 150, 20)
+    stream = Stream(spark, tmp_path / "in", EDGE)
+    for tick in ticks:
+        stream.add(tick)
+    speculation = {
+        "": "true",
+        ".interval": "100ms",
+        ".quantile": "0.1",
+        ".multiplier": "1.1",
+        ".minTaskRuntime": "500ms",
+    }
+    conf = {f"spark.speculation{name}": value for name, value in speculation.items()}
+    conf |= {
+        "spark.executor.memory": "512m",
+        "spark.executor.cores": "2",
+        "spark.speculation.task.duration.threshold": "2s",
+    }
+    waits = [[point, 0, 1, 1, "wait"], [point, 1, 1, 2, "wait"]]
+    how = {"layout": "hypercube", "cells": 3, "text": GROUPS, "master": two_hosts, "conf": conf}
+    run = start(tmp_path, **how, faults=waits)
+    assert run.returncode == 0, run.stderr[-3000:]
+    repeats = {path.name for path in (tmp_path / "repeats").iterdir()}
+    assert repeats == {f"{point}-{stage}-{cell}-{batch}" for _, stage, cell, batch, _ in waits}
+    check_answers(tmp_path, GROUPS, ticks)
+    check_files(tmp_path)
 
 
 def check_answers(folder: Path, text: str, ticks: Sequence[Any]) -> None:
