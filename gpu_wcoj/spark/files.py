@@ -85,7 +85,7 @@ def _files_of(plan: Any) -> list[str] | None:
         return None
     if relation.fileFormat().toString() != "Parquet" or not relation.partitionSchema().isEmpty():
         return None
-    roots = sorted(f"{root}/" for root in _scala_list(relation.location().rootPaths()))
+    roots = sorted(f"{root}/" for root in str(relation.location().rootPaths().mkString("\0")).split("\0"))
     if any(following.startswith(root) for root, following in pairwise(roots)):
         return None  # a file that is named twice has its rows twice, and stands among the input files once
     paths = []
