@@ -739,7 +739,7 @@ def counts_after(
     backend: Backend,
     weights: Int64Array | None = None,
 ) -> Int64Array:
-    """Return the new row count of each group: the sum of weights, which are ones if rows count once.
+    """Return the new row count of each group: the sum of weights, ones if rows count once.
 
     Parameters
     ----------
