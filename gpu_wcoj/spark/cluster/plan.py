@@ -651,14 +651,15 @@ class _Planner:
             if helper := self.helper_of.get(head):
                 source = self._grouped(draft, keys, helper.source, key)
                 cell_helper = replace(helper, relation=name, source=source)
-                if isinstance(cell_helper, Grouping) and helper.source in self.summed_widths:
+                if isinstance(cell_helper, Grouping) and helper.source in self.summed_widths.keys() - keys.keys():
                     cell_helper = replace(cell_helper, is_weighted=True)  # the weights are numbers of rows
                 draft.helpers.append(cell_helper)
             elif final or key is not None:
                 draft.rules += [self._group_rule(draft, keys, rule, name, False) for _, rule in rules]
             if helper or final:
                 if is_result:
-                    draft.results.append(Result(name, head, width, False, targets, final and head in self.outputs))
+                    width, is_summed = self.summed_widths.get(head, width), head in self.summed_widths
+                    draft.results.append(Result(name, head, width, is_summed, targets, final and head in self.outputs))
             else:
                 for _, rule in rules:
                     name = f"out{len(draft.results)}"

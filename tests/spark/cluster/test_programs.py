@@ -208,6 +208,14 @@ def test_bindings_of_a_group_over_sets_are_summed_before_they_are_sent(op: str) 
     assert sent <= (4 if op == "count()" else 400)
 
 
+@pytest.mark.parametrize("op", ["count()", "sum(b)", "mean(b)"])
+def test_rows_of_a_group_stage_are_summed_before_a_later_group(op: str) -> None:
+    """The rows that the last head groups are derived in the cells of the first head's groups."""
+    text = f"h(x, n) :- e(x, _), n = sum v : {{ e(x, v) }}, n > 2. m({op}) :- h(a, b), h(a, b)."
+    assert_equal(text, False, 471, [("hypercube", 2), ("hypercube", 3), ("replicated", 2)], n=6)
+    assert stages_of(text) == ["join", "group", "group"]
+
+
 def test_bindings_without_a_group_are_counted_by_their_first_column() -> None:
     """Rows that are cut to no column would be as many as one."""
     assert_equal("d(count()) :- e(a, b), f(b, c).", False, 1, [("hypercube", 3), ("replicated", 2)], n=6)
