@@ -149,8 +149,7 @@ def test_spark_reads_the_files_of_a_plain_stream_that_this_process_cannot(spark:
     assert (second.count, second.digest) == (first.count, first.digest)
     assert second.tables["e"].to_pylist() == first.tables["e"].to_pylist()
     write_stream(tmp_path / "in", [pa.table({**rows, "weight": [1, None, 1]})], first=2)
-    folders = {"checkpoint": tmp_path / "checkpoint", "output": tmp_path / "out"}
-    view = gws.maintain({"e": stream}, "r(a, b) :- e(a, b).", changes="weight", **folders)
+    view = gws.maintain({"e": stream}, "r(a, b) :- e(a, b).", checkpoint=tmp_path / "checkpoint", changes="weight")
     with pytest.raises(Exception, match="weight"):
         run(view)
     assert view.answers == {"r": 3}
