@@ -81,6 +81,8 @@ ITERATION: Final = 250_000
 """Nanoseconds of an iteration of such a loop that is not walked."""
 LOOP_OPERATION: Final = 12.5
 """Nanoseconds of a counted operation of the kernels in such a loop."""
+WALKED_VALUE: Final = 8
+"""Nanoseconds of a value that a tick proposes or searches that is walked."""
 WALKED_OPERATION: Final = 50
 """Nanoseconds of a candidate or an operation of such a loop, or of its maintenance, that is walked."""
 MAINTAINED_ITERATION: Final = 1_000_000

@@ -1096,7 +1096,8 @@ class Inspected(NotCopied):
     def _planned(self, catalog: Catalog | None = None) -> Plan:
         """Return the plan before any row has been seen, from the statistics if there are any."""
         types = self._ledger.present.types
-        return self._lowering.plan(types, self._lowering.shapes(None, {}, types), catalog, ())
+        loads = self._lowering.execution().loads
+        return self._lowering.plan(types, self._lowering.shapes(None, {}, types), catalog, (), loads)
 
 
 __all__ = ["ChangeCount", "Program", "TickReport"]

@@ -736,7 +736,7 @@ class Head(RelationOperator):
         (columns_before, before), (columns, weights) = parts
         change = _consolidate([(columns, weights), (columns_before, -before)], backend)
         self._magnitude = exact_sum(backend, abs(change[1]))
-        paths = tuple(max((index for index, _ in join.finished), default=0) for join in joins)
+        paths = tuple(max((index for index, _ in join.finished if index != FULL_COUNT), default=0) for join in joins)
         instead = self.costs.per_seed * self.n_seeds
         self.recounting.recounted += [
             Recounted(phase, cost, instead, paths, lists=True) for phase in range(len(self.execution.phases))

@@ -217,8 +217,10 @@ class Recounting:
         counts = 1 if before is not None else 2
         if self._is_hopeless(phase, counts):
             return None
-        if self.execution.backend.device is not None and all(join.is_empty for join in self.joins):
-            return None  # the change is the whole state, and sampling waits for the device
+        if all(join.is_empty for join in self.joins) and (
+            self.execution.backend.device is not None or all(join.query.load for join in self.joins)
+        ):
+            return None  # the change is the whole state: it has a plan, or sampling waits for the device
         moment = Moment(phase + 1)
         following = self._incremental_cost(phase, counts * MIN_CANDIDATES_PER_ROW * self.size(moment) / MAX_COST_RATIO)
         allowance = self._allowance(following / counts, moment)
@@ -500,6 +502,10 @@ class ListingCosts:
             self.is_followed = False
             return 0.0
         return max(MIN_LIMIT, all_rows * (RISKED_FRACTION if change <= RISKED_FRACTION * all_rows else MAX_FRACTION))
+
+    def max_change(self) -> float:
+        """Return the cost of a change from which on listing all rows is cheaper, by the last state; infinite if unknown."""
+        return float("inf") if self.all_rows is None else max(MIN_LIMIT, MIN_GAIN * self.all_rows)
 
     def set_all_rows(self, cost: float, size: int) -> None:
         """Note what listing all rows has cost, or would cost."""

@@ -26,7 +26,7 @@ from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.planner.body import Encode, Kinds, Shape, null_columns, resolver
 from gpu_wcoj.planner.catalog import Catalog
 from gpu_wcoj.planner.ir import EMPTY_CATALOG, Auxiliary
-from gpu_wcoj.planner.lower import Plan, along_single_paths, lower, plan
+from gpu_wcoj.planner.lower import Plan, along_single_paths, lower, make_setting, plan, with_loads
 from gpu_wcoj.planner.types import Types, type_of_constant, type_of_constants
 from gpu_wcoj.query.ir import Rules
 from gpu_wcoj.query.push_down import Pushed
@@ -160,7 +160,8 @@ class Compiler:
         auxiliaries = () if present is None else present.plan.auxiliaries
         catalog = self._catalog(incoming, present, types, shapes)
         execution = self.execution()
-        planned = self.plan(types, shapes, catalog, auxiliaries if keeps and not execution.single_tick else None)
+        loads = present is None and execution.loads
+        planned = self.plan(types, shapes, catalog, auxiliaries if keeps and not execution.single_tick else None, loads)
         execution.single_tick &= not planned.loops
         if execution.single_tick:
             planned = along_single_paths(planned, catalog)
@@ -296,6 +297,7 @@ class Compiler:
         shapes: Mapping[str, Shape],
         catalog: Catalog | None,
         auxiliaries: Collection[Auxiliary] | None = None,
+        loads: bool = False,
     ) -> Plan:
         """Plan all rules on stored columns, with the statistics of relations if there are any.
 
@@ -303,6 +305,8 @@ class Compiler:
         ----------
         auxiliaries
             The present auxiliary relations; None to allow none. Engines that share the work on every change have none.
+        loads
+            Whether costly loads have a plan of their own.
         """
         execution = self.execution()
         if execution.share is not None:
@@ -315,11 +319,13 @@ class Compiler:
             self.calls.bind,
             self.calls.bind_groups,
         )
-        return plan(
+        setting = make_setting(
             self.rules, shapes, self.constant_codes(types), self.options.bag, kinds,
             EMPTY_CATALOG if catalog is None else catalog, self.options.strategy, self.options.order or {},
             auxiliaries, execution,
         )  # fmt: skip
+        planned = plan(self.rules, setting)
+        return with_loads(planned, self.rules, setting) if loads else planned
 
     def circuit(self, planned: Plan, execution: Execution) -> Circuit:
         """Return the circuit of a plan, with an empty state.

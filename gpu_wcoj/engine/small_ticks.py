@@ -23,6 +23,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from ctypes import CFUNCTYPE, c_void_p
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from itertools import chain
 from operator import is_
 from struct import Struct
 from typing import Any, NamedTuple
@@ -37,15 +38,16 @@ from gpu_wcoj.circuit.computed_groups import ComputedGroupsHead
 from gpu_wcoj.circuit.first_rows import FirstRowsHead
 from gpu_wcoj.circuit.head import AuxiliaryHead, Head, PositiveHead
 from gpu_wcoj.circuit.operator import ChangeCount
+from gpu_wcoj.costs import WALKED_VALUE
 from gpu_wcoj.engine.ingest import SmallRows
 from gpu_wcoj.join.relation import RelationIndex
 from gpu_wcoj.join.walk import (
-    BUDGET_CANDIDATES,
     OPERATORS,
     UnsuitableTickError,
     Walk,
     WalkRecords,
     address_of,
+    budget_of_call,
     find_clique,
     find_obstacle,
     matrix,
@@ -301,6 +303,8 @@ class SmallTicks:
             raise UnsuitableTickError(
                 f"it was expected to look at more than {self.tuning.max_expected_work:,} values, by the ticks before it"
             )
+        if self._given_up_for:  # listing all rows may cost more by now
+            self._limit_walks()
         self._given_up_for = ""
 
     # The records of the state.
@@ -443,9 +447,23 @@ class SmallTicks:
             arrangements = {key: places[id(arrangement)] for key, arrangement in join.arrangements.items()}
             records = WalkRecords(join.query, arrangements, lists_rows)
             out = walks[0].out if walks else None
-            weighted, most = self.circuit.execution.weighted, self.tuning.max_walk_work
-            walks.append(Walk(self.walker, records, weighted, most, out))
+            walks.append(Walk(self.walker, records, self.circuit.execution.weighted, self._max_walk_work(head), out))
         return walks
+
+    def _max_walk_work(self, head: Head) -> int:
+        """Return the values at which a walk is given up: no more than listing all rows of the head costs, if known."""
+        return int(min(self.tuning.max_walk_work, head.costs.max_change() / WALKED_VALUE))
+
+    def _limit_walks(self) -> None:
+        """Set the values at which walks are given up by what their heads cost now."""
+        min_work = self.tuning.max_walk_work
+        for part in self.heads:
+            if isinstance(part, _HeadWalks):
+                max_work = self._max_walk_work(part.head)
+                min_work = min(min_work, max_work)
+                for walk in chain.from_iterable(part.started):
+                    walk.max_work = max_work
+        self._tick_record[record.T_BUDGET] = budget_of_call(min_work)
 
     def _plan_tick(self) -> None:
         """Make the records of a tick that do not depend on which of its rows are asked for."""
@@ -482,7 +500,7 @@ class SmallTicks:
         self._tick_record[record.T_N_HEADS] = n_heads
         self._tick_record[record.T_MODE] = record.AS_BAG if weighted else record.AS_SET
         self._tick_record[record.T_CAPACITY] = TICK_CAPACITY
-        self._tick_record[record.T_BUDGET] = BUDGET_CANDIDATES
+        self._limit_walks()
         self._tick_address = address_of(self._tick_record)
         self._tick, self._passed = _view(self._tick_record), _view(self._inputs)
         self._results: Any = _view(self._head_records)

@@ -36,7 +36,7 @@ from gpu_wcoj.explain.tree import (
 )
 from gpu_wcoj.functions import Calculation
 from gpu_wcoj.join.delta import MIN_CHANGED_ROWS, MIN_PAIRED_ROWS
-from gpu_wcoj.join.full_join import FULL_COUNT, GIVEN_UP, SAMPLED
+from gpu_wcoj.join.full_join import FULL_COUNT, GIVEN_UP, LOAD, SAMPLED
 from gpu_wcoj.join.plan import Absent, AtomUse, Check, Continuation, DeltaPath, DeltaQuery, Step, branch_name
 from gpu_wcoj.join.prefixes import JoinCounts, PathCounts, StepCounts
 from gpu_wcoj.join.relation import RelationIndex
@@ -113,7 +113,7 @@ def counts_of_work(work: Sequence[int] | Int64Array) -> Counts:
 def _all_levels(heads: Iterable[HeadTree]) -> Iterable[Counts]:
     """Yield the counts of all levels."""
     for path in (
-        path for head in heads for rule in head.rules for path in (*rule.paths, rule.asked, rule.afresh) if path
+        path for head in heads for rule in head.rules for path in (*rule.paths, rule.asked, rule.afresh, rule.load) if path
     ):
         for levels in (path.levels, *(variant.levels for variant in path.variants)):
             yield from (level.counts for level in levels if level.counts is not None)
@@ -181,7 +181,9 @@ def _with_work(head: HeadTree, work: Work, recounted: Sequence[Recounted]) -> He
             for path in rule.paths
         )
         counts = {name: counts_of_work(counted) for name, counted in paths.get(FULL_COUNT, {}).items()}
-        rules.append(replace(rule, paths=counted_paths, afresh=_full_count(rule, rule_index, recounted, counts)))
+        load = _path_with_work(rule.load, paths.get(LOAD, {})) if rule.load else None
+        afresh = _full_count(rule, rule_index, recounted, counts)
+        rules.append(replace(rule, paths=counted_paths, afresh=afresh, load=load))
     return replace(head, rules=tuple(rules))
 
 
@@ -198,7 +200,8 @@ def _full_count(
     levels: tuple[LevelTree, ...] = ()
     path = replace(rule.paths[0], number=0, change_of="", is_negated=False, seeds=(), where=(), held=(), then=())
     if recounted:
-        path = rule.paths[recounted[-1].paths[rule_index]]
+        path_index = recounted[-1].paths[rule_index]
+        path = rule.load if path_index == LOAD and rule.load else rule.paths[path_index]
         path = replace(path, number=0, held=tuple(map(_seen_after, path.held)), then=tuple(map(_done, path.then)))
         levels = tuple(_level_afresh(level, counts) for level in path.levels)
     step_names = {level.step for level in levels}
@@ -235,7 +238,8 @@ def _path_with_work(path: PathTree, steps: Mapping[str, Int64Array]) -> PathTree
         replace(branch, counts=counts_of_work(steps[branch.name])) if branch.name in steps else branch
         for branch in path.branches
     )
-    return replace(path, levels=levels, branches=branches)
+    further = tuple((NAMED[name], counts_of_work(counted)) for name, counted in steps.items() if name in NAMED)
+    return replace(path, levels=levels, branches=branches, further=(*path.further, *further))
 
 
 def _among_changes(path: PathTree, counts: Iterable[Counts]) -> PathTree:
@@ -262,7 +266,8 @@ def _with_profile(head: HeadTree, tree: PlanTree, measured: TickProfile, recount
             full_count = join.paths.get((FULL_COUNT, 0), PathCounts(0, 0, 0.0, {}))
             counts = {name: _counts(step) for name, step in full_count.steps.items()}
             afresh = _full_count(rule, rule_index, recounted, counts, full_count.prefixes, full_count.seconds)
-            rules.append(replace(rule, paths=_with_paths(rule.paths, [join]), afresh=afresh))
+            load = _with_path(rule.load, [join.paths]) if rule.load else None
+            rules.append(replace(rule, paths=_with_paths(rule.paths, [join]), afresh=afresh, load=load))
         return replace(head, rules=(*rules, *head.rules[len(rules) :]))
     together = [other_head.name for other_head in tree.heads if other_head.stratum == head.stratum]
     of_loop = [join for name in together for join in measured.joins.get(name, ())]
@@ -321,6 +326,7 @@ def _with_path(path: PathTree, counted: Sequence[Mapping[tuple[int, int], PathCo
     for name, step in ((name, step) for run in runs for name, step in run.steps.items()):
         if name not in step_names:
             description = "ranks" if name.startswith(RANK) else f"values of {name} that are new to a group of rows"
+            description = NAMED.get(name, description)
             further.setdefault(description, []).append(_counts(step))
     levels, prefix = _with_levels(path.levels, runs), path.begins_as
     has_begun = _seeds(runs).prefixes > 0 or not any(level.counts and level.counts.prefixes for level in levels)
@@ -533,7 +539,8 @@ class Words:
             paths.append(
                 replace(self.path(path, path_number, estimates), begins_as=None if way is None else _common_prefix(way))
             )
-        return RuleTree(query.rule, tuple(paths))
+        load = None if query.load is None else self.path(query.load.paths[0], LOAD + 1)
+        return RuleTree(query.rule, tuple(paths), load=load)
 
     def with_images(self, rule: RuleTree, query: DeltaQuery) -> RuleTree:
         """Return the rule of a head that is only counted, with its automorphic paths marked."""

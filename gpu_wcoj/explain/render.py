@@ -234,6 +234,9 @@ def _rule(rule: RuleTree) -> Iterator[str]:
     if rule.asked is not None:
         yield f"  asked for the derivations of {rule.asked_for}"
         yield from _indented(_path(rule.asked), 4)
+    if rule.load is not None:
+        yield f"  load: all of {rule.load.change_of}"
+        yield from _indented(_path(rule.load), 4)
     if rule.afresh is not None:
         yield f"  {': '.join(afresh_phrases(rule.afresh))}"
         yield from _indented(_path(rule.afresh), 4)
@@ -364,6 +367,8 @@ def _rule_boxes(head: HeadTree, rule: RuleTree, total: int) -> RulePanel:
         derivations = Box("head", (f"derivations of {head.name}",))
         inverse_chains = _chains(rule.asked, derivations, f"asked for the derivations of {rule.asked_for}")
         chains.extend(inverse_chains)
+    if rule.load is not None:
+        chains.extend(_chains(rule.load, Box("head", (head.name,)), "load", f"all of {rule.load.change_of}"))
     if rule.afresh is not None:
         was_counted = rule.afresh.change_of != ""
         chains.extend(

@@ -370,6 +370,8 @@ class RuleTree:
         Work of full counts of the rule in the last tick, if measured: their path over the whole state, and the work of
         samples and aborted counts. If no full count was used, the path has no atom, and `HeadTree.followed` has the
         reason.
+    load
+        The path of ticks that start from nothing, if these have a plan of their own.
     """
 
     rule: str
@@ -377,6 +379,7 @@ class RuleTree:
     asked: PathTree | None = None
     asked_for: Literal["", "rows", "groups"] = ""
     afresh: PathTree | None = None
+    load: PathTree | None = None
 
 
 @dataclass(frozen=True)

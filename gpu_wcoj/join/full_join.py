@@ -326,6 +326,9 @@ MIN_THREAD_SEEDS = 16
 FULL_COUNT = -1
 """Path index under which the work of full recomputations is recorded."""
 
+LOAD = -3
+"""Path index under which the work of a load is recorded that has a plan of its own."""
+
 
 SAMPLED, GIVEN_UP = "#sampled", "#given up"
 """Names of steps of a full recomputation: the work of all samples, and of abandoned counts."""
@@ -501,6 +504,11 @@ def list_change(join: IncrementalGenericJoin, phase: int) -> Iterator[Piece]:
 
     See `IncrementalGenericJoin.join`.
     """
+    load = _planned_load(join, phase)
+    if load is not None:
+        with _reported(join, load, LOAD):
+            yield from list_change(load, phase)
+        return
     limit, cost = _limit_of_planned_path(join, phase), 0.0
     if limit is not None:
         max_cost = MAX_ERROR * limit
@@ -522,6 +530,10 @@ def count_change(join: IncrementalGenericJoin, phase: int) -> int:
 
     See `IncrementalGenericJoin.count`.
     """
+    load = _planned_load(join, phase)
+    if load is not None:
+        with _reported(join, load, LOAD):
+            return count_change(load, phase)
     limit, cost = _limit_of_planned_path(join, phase), 0.0
     if limit is not None:
         if _sampled_cost(join, join, phase, SAMPLE_SIZES[-1], True, limit) < limit:
@@ -547,9 +559,17 @@ def _along_cheapest_path(
     if single is None:
         yield join
         return
-    single.failed = join.failed
-    try:
+    with _reported(join, single, index):
         yield single
+
+
+@contextmanager
+def _reported(join: IncrementalGenericJoin, single: IncrementalGenericJoin, index: int) -> Generator[None]:
+    """Report the work of another join of the same rows as work of a path of `join`, whose limit it has."""
+    single.failed = join.failed
+    single.max_cost = None if join.max_cost is None else join.max_cost - join.cost
+    try:
+        yield
     finally:
         join.finished += [(index, work) for _, work in single.finished]
         for meter in single.meters:
@@ -564,17 +584,12 @@ def _along(join: IncrementalGenericJoin, index: int) -> IncrementalGenericJoin:
     return IncrementalGenericJoin(join.query.along(index), join.arrangements, join.execution)
 
 
-def _cheapest_path_of_load(join: IncrementalGenericJoin, phase: int, counts: bool) -> int | None:
-    """Return the path that is cheaper than the one that runs otherwise, or None."""
-    execution, paths = join.execution, join.query.paths
-    if execution.backend.device is not None or execution.single_tick or execution.share is not None:
+def _path_of_load(join: IncrementalGenericJoin, phase: int) -> int | None:
+    """Return the path that runs in a load; None if the change is no load, or too small for another path."""
+    numbers = [index for index, path in enumerate(join.query.paths) if not path.is_negated]
+    if not join.execution.loads or join.makes_text or type(join) is not IncrementalGenericJoin:
         return None
-    if not execution.uses("load paths"):
-        return None
-    numbers = [index for index, path in enumerate(paths) if not path.is_negated]
-    if not all(paths[index].seed.variables for index in numbers):  # an atom of wildcards
-        return None
-    if len(numbers) < 2 or join.makes_text or type(join) is not IncrementalGenericJoin:
+    if not all(join.query.paths[index].seed.variables for index in numbers):  # an atom of wildcards
         return None
     n_rows = [join.n_seeds(index, phase) for index in numbers]
     if sum(n_rows) < SMALL_LOAD_ROWS or not all(n_rows):
@@ -582,12 +597,49 @@ def _cheapest_path_of_load(join: IncrementalGenericJoin, phase: int, counts: boo
     if any(arrangement.before(phase) for arrangement in join.arrangements.values()):
         return None
     live = [index for index in numbers if join.is_live(index, phase)]
-    if len(live) != 1:
+    return live[0] if len(live) == 1 else None
+
+
+def _n_sharing(join: IncrementalGenericJoin, index: int, phase: int) -> int:
+    """Return the number of paths that share the first steps of a path in this tick, and go without if it does not."""
+    user = join.prefix_users.get(index)
+    return 1 if user is None or not user.is_worth_it(phase) else len(user.shared.users)
+
+
+def _planned_load(join: IncrementalGenericJoin, phase: int) -> IncrementalGenericJoin | None:
+    """Return the join by which a load runs that has a plan of its own; None if it has none.
+
+    It has none of its own either if paths of other rules share its first steps.
+    """
+    query = join.query.load
+    if query is None:
         return None
-    usual, min_gain = live[0], MIN_GAIN
-    user = join.prefix_users.get(usual)
-    if user is not None and user.is_worth_it(phase):  # the others that share its first steps go without it
-        min_gain *= len(user.shared.users)
+    index = _path_of_load(join, phase)
+    if index is None:
+        return None
+    user = join.prefix_users.get(index)
+    if user is not None and any(other.join is not join and other.will_read(phase) for other in user.shared.users):
+        return None
+    arrangements: dict[ArrangementKey, Arrangement] = {}
+    for key in query.keys:
+        arrangement = join.arrangements.get(key)
+        for source in () if arrangement is not None else join.arrangements.values():
+            if source.key.relation == key.relation and arrangement is None:
+                arrangement = source.rearranged(key, join.execution.weighted)
+        if arrangement is None:
+            return None
+        arrangements[key] = arrangement
+    return IncrementalGenericJoin(query, arrangements, join.execution)
+
+
+def _cheapest_path_of_load(join: IncrementalGenericJoin, phase: int, counts: bool) -> int | None:
+    """Return the path that is cheaper than the one that runs otherwise, or None."""
+    numbers = [index for index, path in enumerate(join.query.paths) if not path.is_negated]
+    n_rows = [join.n_seeds(index, phase) for index in numbers]
+    usual = _path_of_load(join, phase)
+    if len(numbers) < 2 or usual is None:
+        return None
+    min_gain = MIN_GAIN * _n_sharing(join, usual, phase)
     if sum(n_rows) < LOAD_ROWS and (
         _sampled_cost_along(join, usual, phase, SAMPLE_SIZES[0], counts, SMALL_LOAD_COST) < SMALL_LOAD_COST
     ):
@@ -635,8 +687,6 @@ def _limit_of_planned_path(join: IncrementalGenericJoin, phase: int) -> float | 
         return None
     if join.makes_text or type(join) is not IncrementalGenericJoin or not execution.uses("load paths"):
         return None
-    if join.n_seeds(0, phase) < SMALL_LOAD_ROWS:
-        return None
     indices = (_cost_of_indices(join, path, phase, query.paths[0].keys) for path in query.alternatives)
     return max(UNCOMPARED_COST, INDICES_FACTOR * min(indices), UNEXPECTED_FACTOR * query.expected_cost)
 
@@ -662,16 +712,19 @@ def _list_within(join: IncrementalGenericJoin, phase: int, max_cost: float) -> l
 
     What was listed is lost then.
     """
-    before = join.seeds, join.magnitude, len(join.failed)
-    join.max_cost = join.cost + max_cost
+    before, outer = (join.seeds, join.magnitude, len(join.failed)), join.max_cost
+    limit = join.cost + max_cost
+    join.max_cost = limit if outer is None else min(limit, outer)
     try:
         return list(join.join(phase))
     except AllowanceError:
+        if join.max_cost == outer:
+            raise
         join.seeds, join.magnitude, n_failed = before
         del join.failed[n_failed:]
         return None
     finally:
-        join.max_cost = None
+        join.max_cost = outer
 
 
 def _cheapest_alternative(
@@ -766,6 +819,11 @@ def sampled_cost_of_load(join: IncrementalGenericJoin, phase: int, limit: float,
 
     Infinite if it is more than `limit`. The join remembers the costs, for the load itself.
     """
+    load = _planned_load(join, phase)
+    if load is not None:
+        cost = _sampled_cost(join, load, phase, SAMPLE_SIZES[0], False, limit)
+        if cost < np.inf:
+            return cost
     numbers = [index for index, path in enumerate(join.query.paths) if not path.is_negated and path.seed.variables]
     join.sampled_costs = _race(join, numbers, phase, SAMPLE_SIZES[0], False, limit, expected)
     return min(join.sampled_costs.values(), default=np.inf)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
@@ -302,6 +302,9 @@ class DeltaQuery:
         In a single tick, the paths that may run in place of the only one; each sees all rows of the other atoms.
     expected_cost
         In a single tick, the estimated cost of its path without indices, in nanoseconds.
+    load
+        The query as a single tick would run it, for ticks that start from nothing; its arrangements are made for the
+        tick. None if there is none.
     """
 
     rule: str
@@ -312,6 +315,7 @@ class DeltaQuery:
     symmetry: Symmetry | None = None
     alternatives: tuple[DeltaPath, ...] = ()
     expected_cost: float = 0.0
+    load: DeltaQuery | None = field(default=None, compare=False)
 
     @cached_property
     def has_negation(self) -> bool:
@@ -329,7 +333,7 @@ class DeltaQuery:
         seen = frozenset(use.atom for use in (*path.other_atoms, *(check.use for check in path.absent)))
         seeds = tuple(use for use in path.seeds if use.key in path.keys)[:1] or path.seeds[:1]
         path = replace(path.with_seeds(seeds), variants=(), after=seen)
-        return replace(self, paths=(path,), continuations=(), symmetry=None)
+        return replace(self, paths=(path,), continuations=(), symmetry=None, load=None)
 
     @cached_property
     def keys(self) -> tuple[ArrangementKey, ...]:

@@ -257,6 +257,12 @@ class Execution:
         """Sign of each phase of a tick; 0 if rows carry weights."""
         return (0,) if self.weighted else (-1, 1)
 
+    @property
+    def loads(self) -> bool:
+        """True if a tick from nothing may run otherwise than along the delta paths of later ticks."""
+        is_usual = self.backend.device is None and not self.single_tick and self.share is None
+        return is_usual and self.uses("load paths")
+
     def uses(self, fast_path: str) -> bool:
         """Return whether a fast path of `FAST_PATHS` may be used."""
         return fast_path not in self.tuning.off

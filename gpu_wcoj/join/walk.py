@@ -544,8 +544,15 @@ MARK_WORDS = 4096
 OUT_ROWS = 4096
 """Rows of a result that a call returns at most."""
 
-BUDGET_CANDIDATES = 1 << 20
-"""Candidates after which a call returns, so that an interrupt is noticed within about a second."""
+BUDGET_CANDIDATES, CALLS_PER_LIMIT = 1 << 20, 64
+"""Candidates after which a call returns, so that an interrupt is noticed within about a second.
+
+A limit of the values that a walk looks at is tested between calls, so there are some before it."""
+
+
+def budget_of_call(max_work: int) -> int:
+    """Return the candidates after which a call returns of a walk that is given up at `max_work` values."""
+    return min(BUDGET_CANDIDATES, max_work // CALLS_PER_LIMIT)
 
 
 class UnsuitableTickError(Exception):
@@ -694,7 +701,7 @@ class Walk:
         self.bind(state)
         context[record.ARRANGEMENTS] = state.arrangement_address
         context[record.ACTION] = record.BEGIN
-        context[record.BUDGET] = BUDGET_CANDIDATES
+        context[record.BUDGET] = budget_of_call(self.max_work)
         context[record.OUT_START] = 0
         return context
 
@@ -705,7 +712,7 @@ class Walk:
             buffer, needed = int(context[record.RESULT]), int(context[record.NEEDED])
             self._memory[buffer] = self._new_buffer(buffer, 2 * needed)
         else:
-            context[record.BUDGET] = BUDGET_CANDIDATES
+            context[record.BUDGET] = budget_of_call(self.max_work)
             if self.work_done * self.share_of_paths > self.max_work:
                 raise UnsuitableTickError(f"the walk of a rule looked at more than {self.max_work:,} values")
 

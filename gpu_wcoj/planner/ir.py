@@ -206,6 +206,8 @@ class Setting:
         Fast paths that plans do not use; see `gpu_wcoj.join.settings.FAST_PATHS`.
     groupings
         Heads that aggregate.
+    is_load
+        True if the single tick is a load, after which the state is kept. Each row of a set keeps all its derivations.
     """
 
     shapes: Mapping[str, Shape]
@@ -221,6 +223,7 @@ class Setting:
     single_tick: bool = False
     off: Collection[str] = ()
     groupings: Collection[Grouping] = ()
+    is_load: bool = False
 
     def textual(self, relation: str, column: int) -> bool:
         """Return True if the column holds text or bytes."""

@@ -495,8 +495,10 @@ def _min_costs(body: Body, setting: Setting) -> dict[int, float]:
     if not setting.single_tick:
         return dict.fromkeys(seeds, 0.0)
     rows = {atom.relation: setting.known.rows(atom.relation) for atom in (*body.atoms, *body.negated)}
-    if len(body.atoms) <= MAX_UNSAMPLED_ATOMS or None in rows.values():
-        return dict.fromkeys(seeds, math.inf if len(body.atoms) <= MAX_UNSAMPLED_ATOMS else 0.0)
+    max_unsampled = 1 if setting.is_load else MAX_UNSAMPLED_ATOMS  # the delta paths of a load have been sampled
+    is_planned_by_size = len(body.atoms) <= max_unsampled
+    if is_planned_by_size or None in rows.values():
+        return dict.fromkeys(seeds, math.inf if is_planned_by_size else 0.0)
     costs = dict.fromkeys(seeds, math.inf)
     for seed, atom in enumerate(body.atoms):
         others = (*body.atoms[:seed], *body.atoms[seed + 1 :], *body.negated)

@@ -149,7 +149,7 @@ class Plan:
         return replace(self, queries=queries)
 
 
-def plan(
+def make_setting(
     rules: Rules,
     shapes: Mapping[str, Shape],
     encode: Encode,
@@ -160,8 +160,8 @@ def plan(
     hints: Mapping[str, Sequence[str]] = MappingProxyType({}),
     auxiliaries: Collection[Auxiliary] | None = None,
     execution: Execution | None = None,
-) -> Plan:
-    """Plan every rule; see `gpu_wcoj.planner.passes`.
+) -> Setting:
+    """Return the settings of the passes for some rules.
 
     Parameters
     ----------
@@ -170,14 +170,24 @@ def plan(
     execution
         Settings of the joins that run the plan; None for usual ones. A single tick is ignored if rules are recursive.
     """
-    extremes = {extreme.relation: extreme for extreme in rules.extremes}
-    best = {name: extreme.column for name, extreme in extremes.items()}
+    best = {extreme.relation: extreme.column for extreme in rules.extremes}
     recursive = frozenset(loops_of(rules)) if bag else frozenset[str]()
-    setting = Setting(
+    return Setting(
         shapes, encode, kinds, bag, strategy, _with_helpers(hints, rules), catalog, best, recursive, auxiliaries,
-        execution is not None and execution.single_tick and not loops_of(rules) and not rules.extremes,
+        execution is not None and execution.single_tick and not _is_recursive(rules),
         () if execution is None else execution.tuning.off, rules.groupings,
     )  # fmt: skip
+
+
+def _is_recursive(rules: Rules) -> bool:
+    return bool(loops_of(rules) or rules.extremes)
+
+
+def plan(rules: Rules, setting: Setting) -> Plan:
+    """Plan every rule; see `gpu_wcoj.planner.passes`."""
+    bag, encode, kinds = setting.bag, setting.encode, setting.kinds
+    extremes = {extreme.relation: extreme for extreme in rules.extremes}
+    recursive = setting.recursive
     draft = run_passes(Draft(setting, tuple(RuleDraft(rule.head.relation, rule) for rule in rules.rules)))
     shapes, catalog = draft.setting.shapes, draft.setting.known
     derived = {rule.head.relation for rule in rules.rules}
@@ -233,7 +243,7 @@ def plan(
             counted.add(first)
     return Plan(
         dict(shapes), tuple(order), queries, aliases, frozenset(counted), tuple(loops), groupings, first_rows, computed,
-        strategy, estimates, draft.candidates, _derivation_estimates(loops, catalog), draft.auxiliaries,
+        setting.strategy, estimates, draft.candidates, _derivation_estimates(loops, catalog), draft.auxiliaries,
         {name: rows for name in order if (rows := catalog.rows(name)) is not None},
     ).taking_the_cheapest()  # fmt: skip
 
@@ -261,6 +271,60 @@ def along_single_paths(planned: Plan, catalog: CatalogReader) -> Plan:
                 (expected[index],) for expected, index in zip(planned.estimates[name], chosen, strict=True)
             )
     return replace(planned, queries=queries, estimates=estimates, counted=frozenset())
+
+
+MIN_PLANNED_ROWS, MIN_PLANNED_COST = 1 << 12, 1 << 17
+"""Rows of a load, and its cost in nanoseconds by the estimates of delta paths, from either of which on it is planned.
+
+Planning takes one to ten milliseconds, most where the join has many atoms and costs more, too. Without a plan, the path
+of a load is chosen by samples, which take some milliseconds where they are drawn (`python -m bench.cliffs`)."""
+
+
+def with_loads(planned: Plan, rules: Rules, setting: Setting) -> Plan:
+    """Return the plan with a query for loads beside the delta paths of each rule.
+
+    From nothing, one path has all rows to join, as in a single tick, and the same path is the cheapest. Delta paths
+    have been chosen for ticks of few rows, and for arrangements that are kept. Only costly loads are planned; those of
+    rules that read auxiliary relations, and of recursive programs, are not.
+    """
+    auxiliaries = {auxiliary.name for auxiliary in planned.auxiliaries}
+    planned_queries = [query for head in planned.queries.values() for query in head if _has_load(query, auxiliaries)]
+    relations = {path.seed.key.relation for query in planned_queries for path in query.paths}
+    rows = sum(planned.head_rows.get(name, setting.known.rows(name)) or 0.0 for name in relations)
+    is_costly = rows >= MIN_PLANNED_ROWS or _cost_of_load(planned, setting.known) >= MIN_PLANNED_COST
+    if _is_recursive(rules) or not is_costly:
+        return planned
+    single = replace(setting, single_tick=True, is_load=True, auxiliaries=None)
+    loads = along_single_paths(plan(rules, single), setting.known).queries
+    queries = dict(planned.queries)
+    for name, head_queries in planned.queries.items():
+        if len(loads.get(name, ())) == len(head_queries):
+            queries[name] = tuple(
+                replace(query, load=load) if _has_load(query, auxiliaries) else query
+                for query, load in zip(head_queries, loads[name], strict=True)
+            )
+    return replace(planned, queries=queries)
+
+
+def _has_load(query: DeltaQuery, auxiliaries: Collection[str]) -> bool:
+    """Return whether a load has a choice of paths, all of which read the same relations."""
+    return sum(not path.is_negated for path in query.paths) > 1 and all(
+        key.relation not in auxiliaries for key in query.keys
+    )
+
+
+def _cost_of_load(planned: Plan, catalog: CatalogReader) -> float:
+    """Return the cost in nanoseconds of joins along the cheapest delta path of each rule, by their estimates."""
+    total = 0.0
+    for name, head_queries in planned.queries.items():
+        for query, expected in zip(head_queries, planned.estimates[name], strict=True):
+            costs = []
+            for path, levels in zip(query.paths, expected, strict=False):
+                relation = path.seed.key.relation
+                rows = planned.head_rows.get(relation, catalog.rows(relation)) or 0.0
+                costs.append(cost_of_full_join(0.0, rows, sum(1.0 + level.proposed for level in levels)))
+            total += min(costs, default=0.0)
+    return total
 
 
 def _along_one(

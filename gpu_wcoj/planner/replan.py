@@ -79,13 +79,13 @@ class _Gauge:
         listed = [recount.paths for recount in self.recounted(circuit) if recount.lists]
         for rule, paths in work.items():
             for path_index, steps in paths.items():
-                if path_index < 0 and not listed:  # a full count, which has no estimate
+                if path_index < 0 and not listed:  # a full count or a planned load, which have no estimate
                     continue
                 n_proposed = 0
                 for counted in steps.values():
                     n_proposed += counted.item(PROPOSALS)
                 if n_proposed:
-                    path = listed[0][rule] if path_index < 0 else path_index % len(joins[rule].query.paths)
+                    path = _delta_path(joins[rule].query, listed[0][rule] if path_index < 0 else path_index)
                     # also for paths that join changes with each other
                     yield (self.head, rule, path), n_proposed * joins[rule].stands_for(path_index)
 
@@ -97,6 +97,14 @@ class _Gauge:
                 if phase not in counted:
                     total += rate * batch.n_rows
         return total
+
+
+def _delta_path(query: DeltaQuery, path_index: int) -> int:
+    """Return the delta path that did some work; of a load with a plan of its own, one that starts with the same rows."""
+    if path_index >= 0 or query.load is None:
+        return path_index % len(query.paths)
+    relation = query.load.paths[0].seed.key.relation
+    return next(index for index, path in enumerate(query.paths) if path.seed.key.relation == relation)
 
 
 @dataclass(eq=False)

@@ -66,6 +66,14 @@ class ArrangementKey(NamedTuple):
         return not (self.constants or self.equal or self.compared)
 
     @property
+    def columns(self) -> frozenset[int]:
+        """The columns that the order and the filter read."""
+        columns = {*self.order, *(column for column, _ in self.constants), *(place for pair in self.equal for place in pair)}
+        for left, _, right, _ in self.compared:
+            columns |= {left} if right is None else {left, right}
+        return frozenset(columns)
+
+    @property
     def selection(self) -> tuple[object, ...]:
         """The part of the key that determines the rows; equal for keys with the same rows."""
         return self.relation, self.constants, self.equal, self.compared, frozenset(self.order)
@@ -165,6 +173,7 @@ class Arrangement:
         self.pending: tuple[IndexedZSet, ...] = ()
         self._was_read = False
         self._tick_rows: int | None = None
+        self._rearranged: dict[ArrangementKey, UnsortedArrangement] = {}
         self._keeps_order = key.order == tuple(range(len(key.order)))
 
     def __repr__(self) -> str:
@@ -206,6 +215,7 @@ class Arrangement:
 
     def receive_delta(self, phases: Sequence[PhaseRows]) -> None:
         """Index this tick's change, phase by phase; the state does not change yet."""
+        self._rearranged.clear()
         self.pending = tuple(self.index(rows) for rows in phases)
 
     def receive_small_ticks(self, batches: tuple[IndexedZSet, ...], tick_rows: int) -> None:
@@ -224,6 +234,29 @@ class Arrangement:
     def starting_rows(self, phase: int) -> IndexedZSet | RowBatch | None:
         """Return this tick's rows of one phase, to start a path with; None if there are none."""
         return self.delta(phase)
+
+    def rearranged(self, key: ArrangementKey, weighted: bool) -> UnsortedArrangement | None:
+        """Return this tick's rows by another key of the relation, for the rest of the tick.
+
+        They are indexed when they are first looked up. None if this arrangement lacks some of the rows or columns.
+
+        Parameters
+        ----------
+        weighted
+            Whether weights of equal rows add; otherwise rows are a set.
+        """
+        column_of = {column: level for level, column in enumerate(self.key.order)}
+        if not (self.key.is_whole and column_of.keys() >= key.columns):
+            return None
+        if key not in self._rearranged:
+            width, phases = max(column_of, default=-1) + 1, []
+            for batch in self.pending:
+                columns = [batch.matrix[column_of.get(column, 0)] for column in range(width)]
+                weights = 1 if batch.weights is None else batch.weight_column()
+                phases.append(PhaseRows(columns, weights, is_consolidated=False))
+            self._rearranged[key] = UnsortedArrangement(key, self.backend, weighted)
+            self._rearranged[key].receive_delta(phases)
+        return self._rearranged[key]
 
     def before(self, phase: int) -> tuple[IndexedZSet, ...]:
         """Return the batches of the state before this phase."""
@@ -271,6 +304,7 @@ class Arrangement:
         self.spine = self.committed() if spine is None else spine
         self._merged = None
         self.pending = ()
+        self._rearranged.clear()
         self._was_read = False
         self._tick_rows = None
 
@@ -278,6 +312,7 @@ class Arrangement:
         """Drop the pending change."""
         self._merged = None
         self.pending = ()
+        self._rearranged.clear()
         self._tick_rows = None
 
     def columns(self) -> tuple[list[Int64Array], Int64Array]:

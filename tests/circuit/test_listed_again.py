@@ -10,6 +10,7 @@ from bench.cliffs.laws import counted
 from gpu_wcoj.circuit.head import Head
 from gpu_wcoj.circuit.recount import ListingCosts
 from gpu_wcoj.errors import CalculationError, WeightOverflowError
+from gpu_wcoj.planner import lower
 from tests.helpers.recounted_programs import heads_of
 
 LIMITS = {"at once": 0.0, "given up at the first rows": 1.0}
@@ -100,8 +101,10 @@ def test_a_tick_that_makes_all_rows_dearer_does_not_follow_its_paths():
 
 
 @pytest.mark.usefixtures("large_ticks")
-def test_a_dear_change_is_not_begun():
+def test_a_dear_change_is_not_begun(monkeypatch):
     """Samples tell the cost of a large change, so that no delta path is listed in part before all rows are."""
+    monkeypatch.setattr(lower, "MIN_PLANNED_ROWS", np.inf)  # the planned load costs as much as the change
+    monkeypatch.setattr(lower, "MIN_PLANNED_COST", np.inf)
     values = np.random.default_rng(4)
     rows = np.stack([values.permutation(20_000), values.permutation(20_000)], 1)
     program, anew = (

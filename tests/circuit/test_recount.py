@@ -18,6 +18,7 @@ from gpu_wcoj.join import delta, eliminate, full_join, generic
 from gpu_wcoj.join import eliminate as ranged
 from gpu_wcoj.join.generic import GenericJoin
 from gpu_wcoj.kernels.protocol import N_WORK, PROBES, PROPOSALS, SURVIVORS
+from gpu_wcoj.planner import lower
 from tests.helpers.answers import named
 from tests.helpers.comparison import Judges, check_counts, fed, random_script
 from tests.helpers.kernel_kinds import Kind, lacking
@@ -138,7 +139,7 @@ def test_large_changes_are_counted_afresh_and_small_ones_followed():
     base, added = skewed()
     auto, followed = (gw.Program(PATH, strategy=strategy, threads=1, backend="cpu") for strategy in ("auto", "wcoj"))
     gone = gw.ZSet.from_rows([(tuple(row), -1) for row in base[:1500].tolist()])
-    for tick, afresh in ((base, 1), (added[:2], 0), (added[2:1500], 1), (gone, 1)):
+    for tick, afresh in ((base, 0), (added[:2], 0), (added[2:1500], 1), (gone, 1)):
         counts = [program.step_counts({"e": tick})["h"] for program in (auto, followed)]
         assert counts[0] == counts[1]
         assert len(auto.last_tick.recounted.get("h", ())) == afresh
@@ -156,8 +157,8 @@ def test_where_nothing_is_summed_away_only_large_changes_are_tried():
     base = undirected(rmat(scale=12, edges=60_000, seed=1))
     auto, followed = (gw.Program(TRIANGLE, strategy=strategy, backend="cpu") for strategy in ("auto", "wcoj"))
     gone = gw.ZSet.from_rows([(tuple(row), -1) for row in base[:40_000].tolist()])
-    ticks = (base[:9_000], True, 0), (base[9_000:11_000], False, 0), (base[11_000:], True, 1), (gone, True, 1)
-    for tick, is_sampled, afresh in ticks:  # the first is a load, for which a path is chosen
+    ticks = (base[:9_000], False, 0), (base[9_000:11_000], False, 0), (base[11_000:], True, 1), (gone, True, 1)
+    for tick, is_sampled, afresh in ticks:  # the first is a load, which has a plan
         counts = [program.step_counts({"e": tick})["h"] for program in (auto, followed)]
         assert counts[0] == counts[1]
         work = auto.last_tick.work["h"][0].get(full_join.FULL_COUNT, {})
@@ -168,11 +169,16 @@ def test_where_nothing_is_summed_away_only_large_changes_are_tried():
     assert full_join.SAMPLED in auto.last_tick.work["h"][0][full_join.FULL_COUNT]
 
 
-def test_from_the_empty_state_a_small_atom_is_looked_for():
+@pytest.mark.parametrize("min_rows", [1, np.inf], ids=["planned", "sampled"])
+def test_from_the_empty_state_a_small_atom_is_looked_for(min_rows, monkeypatch):
+    monkeypatch.setattr(lower, "MIN_PLANNED_ROWS", min_rows)
+    monkeypatch.setattr(lower, "MIN_PLANNED_COST", np.inf)
     program = gw.Program("h(a, b, c) :- r(a, b), s(b, c), t(a, c). .output h", backend="cpu")
     rows = rmat(scale=12, edges=60_000, seed=1)
     program.step_counts({"r": rows[:1200], "s": rows, "t": rows})
-    assert full_join.SAMPLED in program.last_tick.work["h"][0][full_join.FULL_COUNT]
+    work = program.last_tick.work["h"][0]
+    assert [*work] == [full_join.LOAD] if min_rows == 1 else full_join.SAMPLED in work[full_join.FULL_COUNT]
+    assert sum(step[PROPOSALS] for steps in work.values() for step in steps.values()) < 100_000
 
 
 @pytest.mark.usefixtures("ready")

@@ -402,7 +402,6 @@ def test_a_walk_that_turns_out_long_is_given_up(monkeypatch: pytest.MonkeyPatch)
     from gpu_wcoj.join import walk
 
     monkeypatch.setattr(walk, "BUDGET_CANDIDATES", 1)
-    monkeypatch.setattr(small_ticks, "BUDGET_CANDIDATES", 1)
     text = "t(a, d) :- edge(a, b), edge(b, c), edge(c, d)."
     expected = gw.Program(text, backend="cpu")
     with tune(max_walk_work=8):

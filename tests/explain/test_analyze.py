@@ -13,6 +13,7 @@ import gpu_wcoj as gw
 from gpu_wcoj.circuit import recount
 from gpu_wcoj.join.bushy import MAX_DISTINCT_FRACTION
 from gpu_wcoj.kernels.protocol import MARKS, PROBES, PROPOSALS, SUM_OF_MINIMA, SURVIVORS
+from gpu_wcoj.planner import lower
 from tests.helpers.answers import named
 from tests.helpers.explained_programs import PROGRAMS, changes_of, text_of
 from tests.helpers.kernel_kinds import KINDS, Kind, lacking
@@ -302,6 +303,8 @@ def test_the_bound_on_the_work_counts_what_may_be_looked_at(kind):
 
 def test_changes_that_are_counted_afresh_have_levels_of_their_own(monkeypatch):
     """Sampling for the decision is part of the work, in addition to the levels."""
+    monkeypatch.setattr(lower, "MIN_PLANNED_ROWS", np.inf)
+    monkeypatch.setattr(lower, "MIN_PLANNED_COST", np.inf)
     monkeypatch.setattr(recount, "MAX_COST_RATIO", 50.0)
     allowance = recount.Recounting._allowance
     monkeypatch.setattr(recount.Recounting, "_allowance", lambda *given: 1e30 if allowance(*given) else None)

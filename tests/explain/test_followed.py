@@ -59,8 +59,8 @@ def test_samples_that_promise_too_little(analyze):
         assert "counting afresh" in drawing
         assert NOT_TAKEN in drawing
         assert "counted afresh" not in drawing
-    *_, final_line = re.findall(r"h0_r0_p3_\d.*", program.explain(analyze=True, format="mermaid"))
-    assert final_line == "h0_r0_p3_0 --> h0_r0_p3_1", "what was tried leads to no head"
+    *_, final_line = re.findall(r"h0_r0_p4_\d.*", program.explain(analyze=True, format="mermaid"))
+    assert final_line == "h0_r0_p4_0 --> h0_r0_p4_1", "what was tried leads to no head"
 
 
 @pytest.mark.parametrize("allowance", [1.0, 7_500_000.0], ids=["before it began", "on the way"])

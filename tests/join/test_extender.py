@@ -34,7 +34,7 @@ from gpu_wcoj.join.seeds import bind_seeds
 from gpu_wcoj.join.settings import Execution
 from gpu_wcoj.kernels.protocol import SUM_OF_MINIMA
 from gpu_wcoj.planner.body import Shape
-from gpu_wcoj.planner.lower import lower, plan
+from gpu_wcoj.planner.lower import lower, make_setting, plan
 from gpu_wcoj.query.datalog import parse
 from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey, PhaseRows
 from gpu_wcoj.trace.spine import MergePolicy
@@ -224,7 +224,7 @@ def circuit_of(text):
     rules = parse(text)
     atoms = [atom for rule in rules.rules for atom in (rule.head, *rule.atoms)]
     shapes = {atom.relation: Shape(atom.relation, (False,) * len(atom.terms)) for atom in atoms}
-    planned = plan(rules, shapes, lambda relation, column, value: int(value), True)
+    planned = plan(rules, make_setting(rules, shapes, lambda relation, column, value: int(value), True))
     # Any two batches stay apart, so that values in several of them are common.
     return lower(planned, rules, (), rules.heads, Execution(cpu_backend(), True), MergePolicy(ratio=0.001))
 

@@ -193,9 +193,15 @@ def select_before_joining(draft: Draft) -> Draft:
     >>> [(atom.relation, atom.columns, atom.compared) for atom in body.atoms]
     [('r', (0, 1), ((2, '<', 3, None),)), ('s', (0,), ((1, '<', None, 5),))]
     """
-    if not draft.setting.single_tick:
+    setting = draft.setting
+    if not setting.single_tick:
         return draft
-    return draft.over(lambda one: replace(one, body=_without_unread(_select(one.normalised))))
+    keeps_columns = setting.is_load and not setting.bag  # rows that agree in the columns read are derivations each
+
+    def select(body: Body) -> Body:
+        return _select(body) if keeps_columns else _without_unread(_select(body))
+
+    return draft.over(lambda one: replace(one, body=select(one.normalised)))
 
 
 def sort_atoms(draft: Draft) -> Draft:
