@@ -503,9 +503,10 @@ class ListingCosts:
             return 0.0
         return max(MIN_LIMIT, all_rows * (RISKED_FRACTION if change <= RISKED_FRACTION * all_rows else MAX_FRACTION))
 
-    def max_change(self) -> float:
-        """Return the cost of a change from which on listing all rows is cheaper, by the last state; infinite if unknown."""
-        return float("inf") if self.all_rows is None else max(MIN_LIMIT, MIN_GAIN * self.all_rows)
+    def max_change(self, size: int) -> float:
+        """Return the cost of a change from which on listing all rows is cheaper; infinite if that is unknown."""
+        all_rows = self.expected(size)
+        return float("inf") if all_rows is None else max(MIN_LIMIT, MIN_GAIN * all_rows)
 
     def set_all_rows(self, cost: float, size: int) -> None:
         """Note what listing all rows has cost, or would cost."""

@@ -40,6 +40,7 @@ from gpu_wcoj.circuit.head import AuxiliaryHead, Head, PositiveHead
 from gpu_wcoj.circuit.operator import ChangeCount
 from gpu_wcoj.costs import WALKED_VALUE
 from gpu_wcoj.engine.ingest import SmallRows
+from gpu_wcoj.join.full_join import Moment
 from gpu_wcoj.join.relation import RelationIndex
 from gpu_wcoj.join.walk import (
     OPERATORS,
@@ -303,8 +304,6 @@ class SmallTicks:
             raise UnsuitableTickError(
                 f"it was expected to look at more than {self.tuning.max_expected_work:,} values, by the ticks before it"
             )
-        if self._given_up_for:  # listing all rows may cost more by now
-            self._limit_walks()
         self._given_up_for = ""
 
     # The records of the state.
@@ -452,7 +451,8 @@ class SmallTicks:
 
     def _max_walk_work(self, head: Head) -> int:
         """Return the values at which a walk is given up: no more than listing all rows of the head costs, if known."""
-        return int(min(self.tuning.max_walk_work, head.costs.max_change() / WALKED_VALUE))
+        size = head.recounting.size(Moment(len(self.circuit.execution.phases)))
+        return int(min(self.tuning.max_walk_work, head.costs.max_change(size) / WALKED_VALUE))
 
     def _limit_walks(self) -> None:
         """Set the values at which walks are given up by what their heads cost now."""
@@ -773,7 +773,10 @@ class SmallTicks:
         elif ended == record.FULL:
             self._list_whole(part, head_index)
         else:
-            self._walked[self._results[head_index, record.H_WALK]].go_on(ended)
+            walk = self._walked[self._results[head_index, record.H_WALK]]
+            if walk.is_over_limit:  # listing all rows may cost more by now
+                self._limit_walks()
+            walk.go_on(ended)
         return self.walker.run_tick(self._tick_address)
 
     def _phases(self, part: _HeadWalks, row: Sequence[int]) -> list[PhaseRows]:

@@ -515,7 +515,7 @@ def list_change(join: IncrementalGenericJoin, phase: int) -> Iterator[Piece]:
         if join.n_seeds(0, phase) >= SAMPLED_ROWS and (
             _sampled_cost(join, join, phase, SAMPLE_SIZES[0], False, limit) >= limit
         ):
-            max_cost = BELIEVED_FACTOR * join.query.expected_cost
+            max_cost = max(BELIEVED_FACTOR * join.query.expected_cost, BEGUN_FRACTION * limit)
         pieces = _list_within(join, phase, max_cost)
         if pieces is not None:
             yield from pieces
@@ -767,9 +767,10 @@ def _cost_of_indices(
 SAMPLED_ROWS = 1 << 10
 """Rows that start a planned path from which on a sample is drawn before it runs."""
 
-MAX_ERROR, BELIEVED_FACTOR = 8.0, 2.0
-"""Cost at which a planned path is given up: as a factor of its limit, and, if a sample finds it dearer than that, as a
-factor of the cost that the planner has expected. A small sample does not see that many rows lead to one hub."""
+MAX_ERROR, BELIEVED_FACTOR, BEGUN_FRACTION = 8.0, 2.0, 0.25
+"""Cost at which a planned path is given up: as a factor of its limit, and, if a sample finds it dearer than that, the
+larger of a factor of the cost that the planner has expected and a fraction of the limit. A small sample does not see
+that many rows lead to one hub."""
 
 UNCOMPARED_COST, INDICES_FACTOR, UNEXPECTED_FACTOR = float(1 << 23), 4.0, 8.0
 """Cost up to which a planned path runs without a comparison.

@@ -705,6 +705,11 @@ class Walk:
         context[record.OUT_START] = 0
         return context
 
+    @property
+    def is_over_limit(self) -> bool:
+        """True if the present run has looked at more than `max_work` values."""
+        return self.work_done * self.share_of_paths > self.max_work
+
     def go_on(self, ended: int) -> None:
         """Get ready for another call after one that did not walk everything."""
         context = self.context
@@ -713,7 +718,7 @@ class Walk:
             self._memory[buffer] = self._new_buffer(buffer, 2 * needed)
         else:
             context[record.BUDGET] = budget_of_call(self.max_work)
-            if self.work_done * self.share_of_paths > self.max_work:
+            if self.is_over_limit:
                 raise UnsuitableTickError(f"the walk of a rule looked at more than {self.max_work:,} values")
 
     @property
