@@ -509,20 +509,35 @@ def list_change(join: IncrementalGenericJoin, phase: int) -> Iterator[Piece]:
         with _reported(join, load, LOAD):
             yield from list_change(load, phase)
         return
-    limit, cost = _limit_of_planned_path(join, phase), 0.0
+    limit = _limit_of_planned_path(join, phase)
     if limit is not None:
-        max_cost = MAX_ERROR * limit
-        if join.n_seeds(0, phase) >= SAMPLED_ROWS and (
-            _sampled_cost(join, join, phase, SAMPLE_SIZES[0], False, limit) >= limit
-        ):
-            max_cost = max(BELIEVED_FACTOR * join.query.expected_cost, BEGUN_FRACTION * limit)
-        pieces = _list_within(join, phase, max_cost)
-        if pieces is not None:
-            yield from pieces
-            return
-        cost = max(max_cost, _extrapolated_cost(join, phase, False, MAX_SURPRISE * limit))
-    with _along_cheapest_path(join, phase, False, limit, cost) as cheapest:
+        yield from _list_single_tick(join, phase, limit)
+        return
+    with _along_cheapest_path(join, phase, False, None, 0.0) as cheapest:
         yield from cheapest.join(phase)
+
+
+def _list_single_tick(join: IncrementalGenericJoin, phase: int, limit: float) -> Iterator[Piece]:
+    """Yield the rows of a single tick along the planned path, or another one if that costs much more than expected.
+
+    What the planned path has cost is the only sure bound of its cost: samples may miss a hub. So it is given up again
+    and again for a comparison with the others, at limits that grow.
+    """
+    max_cost = MAX_ERROR * limit
+    if join.n_seeds(0, phase) >= SAMPLED_ROWS and (
+        _sampled_cost(join, join, phase, SAMPLE_SIZES[0], False, limit) >= limit
+    ):
+        max_cost = max(BELIEVED_FACTOR * join.query.expected_cost, BEGUN_FRACTION * limit)
+    extrapolated = 0.0
+    while (pieces := _list_within(join, phase, max_cost)) is None:
+        extrapolated = extrapolated or _extrapolated_cost(join, phase, False, MAX_SURPRISE * limit)
+        cost = max(max_cost, extrapolated)
+        with _along_cheapest_path(join, phase, False, limit, cost) as cheapest:
+            max_cost = MAX_ERROR * cost
+            if cheapest is not join or max_cost > MAX_GIVEN_UP:
+                yield from cheapest.join(phase)
+                return
+    yield from pieces
 
 
 def count_change(join: IncrementalGenericJoin, phase: int) -> int:
@@ -735,13 +750,13 @@ def _cheapest_alternative(
     None if no path costs less than `max_cost`. Samples begin with `limit`. The indices that they need cost at most as
     much as the paths may.
     """
-    joins, indexed = _alternatives(join), 0.0
+    joins, indexed, limit = _alternatives(join), 0.0, min(limit, max_cost / BUDGET_FACTOR)
     costs = [np.inf] * len(joins)
     while min(costs) == np.inf and limit < max_cost:
         limit = min(BUDGET_FACTOR * limit, max_cost)
         for index, single in enumerate(joins):
             indices = _cost_of_indices(join, single.query.paths[0], phase)
-            if BUDGET_FACTOR * (indexed + indices) <= limit:
+            if (1 if limit == max_cost else BUDGET_FACTOR) * (indexed + indices) <= limit:
                 indexed += indices
                 costs[index] = _sampled_cost(join, single, phase, SAMPLE_SIZES[0], counts, min([limit, *costs]))
     cheapest = joins[costs.index(min(costs))]
@@ -771,6 +786,9 @@ MAX_ERROR, BELIEVED_FACTOR, BEGUN_FRACTION = 8.0, 2.0, 0.25
 """Cost at which a planned path is given up: as a factor of its limit, and, if a sample finds it dearer than that, the
 larger of a factor of the cost that the planner has expected and a fraction of the limit. A small sample does not see
 that many rows lead to one hub."""
+
+MAX_GIVEN_UP = 1 << 28
+"""Cost in nanoseconds up to which a path is given up: until then its rows are in memory."""
 
 UNCOMPARED_COST, INDICES_FACTOR, UNEXPECTED_FACTOR = float(1 << 23), 4.0, 8.0
 """Cost up to which a planned path runs without a comparison.
