@@ -504,7 +504,7 @@ class ListingCosts:
         return max(MIN_LIMIT, all_rows * (RISKED_FRACTION if change <= RISKED_FRACTION * all_rows else MAX_FRACTION))
 
     def max_change(self, size: int) -> float:
-        """Return the cost of a change from which on listing all rows is cheaper; infinite if that is unknown."""
+        """Return the cost from which on a change is dearer than all rows; infinite if unknown."""
         all_rows = self.expected(size)
         return float("inf") if all_rows is None else max(MIN_LIMIT, MIN_GAIN * all_rows)
 

@@ -450,7 +450,7 @@ class SmallTicks:
         return walks
 
     def _max_walk_work(self, head: Head) -> int:
-        """Return the values at which a walk is given up: no more than listing all rows of the head costs, if known."""
+        """Return the values at which a walk is given up: listing all rows costs less, if known."""
         size = head.recounting.size(Moment(len(self.circuit.execution.phases)))
         return int(min(self.tuning.max_walk_work, head.costs.max_change(size) / WALKED_VALUE))
 

@@ -113,7 +113,11 @@ def counts_of_work(work: Sequence[int] | Int64Array) -> Counts:
 def _all_levels(heads: Iterable[HeadTree]) -> Iterable[Counts]:
     """Yield the counts of all levels."""
     for path in (
-        path for head in heads for rule in head.rules for path in (*rule.paths, rule.asked, rule.afresh, rule.load) if path
+        path
+        for head in heads
+        for rule in head.rules
+        for path in (*rule.paths, rule.asked, rule.afresh, rule.load)
+        if path
     ):
         for levels in (path.levels, *(variant.levels for variant in path.variants)):
             yield from (level.counts for level in levels if level.counts is not None)

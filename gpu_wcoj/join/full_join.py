@@ -518,7 +518,7 @@ def list_change(join: IncrementalGenericJoin, phase: int) -> Iterator[Piece]:
 
 
 def _list_single_tick(join: IncrementalGenericJoin, phase: int, limit: float) -> Iterator[Piece]:
-    """Yield the rows of a single tick along the planned path, or another one if that costs much more than expected.
+    """Yield the rows of a single tick along the planned path, or a cheaper one.
 
     What the planned path has cost is the only sure bound of its cost: samples may miss a hub. So it is given up again
     and again for a comparison with the others, at limits that grow.
@@ -580,7 +580,7 @@ def _along_cheapest_path(
 
 @contextmanager
 def _reported(join: IncrementalGenericJoin, single: IncrementalGenericJoin, index: int) -> Generator[None]:
-    """Report the work of another join of the same rows as work of a path of `join`, whose limit it has."""
+    """Report the work of another join of the same rows as work of `join`, under its limit."""
     single.failed = join.failed
     single.max_cost = None if join.max_cost is None else join.max_cost - join.cost
     try:
@@ -600,7 +600,7 @@ def _along(join: IncrementalGenericJoin, index: int) -> IncrementalGenericJoin:
 
 
 def _path_of_load(join: IncrementalGenericJoin, phase: int) -> int | None:
-    """Return the path that runs in a load; None if the change is no load, or too small for another path."""
+    """Return the path that runs in a load; None if the change is small, or not a load."""
     numbers = [index for index, path in enumerate(join.query.paths) if not path.is_negated]
     if not join.execution.loads or join.makes_text or type(join) is not IncrementalGenericJoin:
         return None
@@ -616,7 +616,7 @@ def _path_of_load(join: IncrementalGenericJoin, phase: int) -> int | None:
 
 
 def _n_sharing(join: IncrementalGenericJoin, index: int, phase: int) -> int:
-    """Return the number of paths that share the first steps of a path in this tick, and go without if it does not."""
+    """Return the number of paths that share the first steps of a path in this tick."""
     user = join.prefix_users.get(index)
     return 1 if user is None or not user.is_worth_it(phase) else len(user.shared.users)
 

@@ -551,7 +551,7 @@ A limit of the values that a walk looks at is tested between calls, so there are
 
 
 def budget_of_call(max_work: int) -> int:
-    """Return the candidates after which a call returns of a walk that is given up at `max_work` values."""
+    """Return the candidates after which a call returns, of a walk limited to `max_work`."""
     return min(BUDGET_CANDIDATES, max_work // CALLS_PER_LIMIT)
 
 

@@ -295,7 +295,7 @@ def with_loads(planned: Plan, rules: Rules, setting: Setting) -> Plan:
     auxiliaries = {auxiliary.name for auxiliary in planned.auxiliaries}
     planned_queries = [query for head in planned.queries.values() for query in head if _has_load(query, auxiliaries)]
     relations = {path.seed.key.relation for query in planned_queries for path in query.paths}
-    rows = sum(planned.head_rows.get(name, setting.known.rows(name)) or 0.0 for name in relations)
+    rows = sum(planned.head_rows.get(name) or setting.known.rows(name) or 0.0 for name in relations)
     is_costly = rows >= MIN_PLANNED_ROWS or _cost_of_load(planned, setting.known) >= MIN_PLANNED_COST
     if _is_recursive(rules) or not is_costly:
         return planned
@@ -320,7 +320,7 @@ def _has_load(query: DeltaQuery, auxiliaries: Collection[str]) -> bool:
 
 
 def _cost_of_load(planned: Plan, catalog: CatalogReader) -> float:
-    """Return the cost in nanoseconds of joins along the cheapest delta path of each rule, by their estimates."""
+    """Return the estimated cost of the cheapest delta path of each rule, in nanoseconds."""
     total = 0.0
     for name, head_queries in planned.queries.items():
         for query, expected in zip(head_queries, planned.estimates[name], strict=True):

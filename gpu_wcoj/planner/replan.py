@@ -100,7 +100,7 @@ class _Gauge:
 
 
 def _delta_path(query: DeltaQuery, path_index: int) -> int:
-    """Return the delta path that did some work; of a load with a plan of its own, one that starts with the same rows."""
+    """Return the delta path of some work; of a planned load, one that starts with its rows."""
     if path_index >= 0 or query.load is None:
         return path_index % len(query.paths)
     relation = query.load.paths[0].seed.key.relation

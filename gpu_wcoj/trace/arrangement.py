@@ -68,7 +68,11 @@ class ArrangementKey(NamedTuple):
     @property
     def columns(self) -> frozenset[int]:
         """The columns that the order and the filter read."""
-        columns = {*self.order, *(column for column, _ in self.constants), *(place for pair in self.equal for place in pair)}
+        columns = {
+            *self.order,
+            *(column for column, _ in self.constants),
+            *(place for pair in self.equal for place in pair),
+        }
         for left, _, right, _ in self.compared:
             columns |= {left} if right is None else {left, right}
         return frozenset(columns)
