@@ -547,12 +547,12 @@ OUT_ROWS = 4096
 BUDGET_CANDIDATES, CALLS_PER_LIMIT = 1 << 20, 64
 """Candidates after which a call returns, so that an interrupt is noticed within about a second.
 
-A limit of the values that a walk looks at is tested between calls, so there are some before it."""
+A limit of the values that a walk looks at is tested between calls, so there are some before a small one."""
 
 
 def budget_of_call(max_work: int) -> int:
     """Return the candidates after which a call returns, of a walk limited to `max_work`."""
-    return min(BUDGET_CANDIDATES, max_work // CALLS_PER_LIMIT)
+    return BUDGET_CANDIDATES if max_work >= BUDGET_CANDIDATES else max_work // CALLS_PER_LIMIT
 
 
 class UnsuitableTickError(Exception):

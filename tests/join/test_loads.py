@@ -178,3 +178,56 @@ def test_a_path_that_is_as_cheap_as_planned_is_not_compared():
     _, work, sampled = answer_once("h(a, d) :- r(a, b), s(b, c), t(c, d).", rows)
     assert work < 11_000
     assert sampled < 1_000
+
+
+BODIES = {
+    "bow-tie": "t(a, b), t(b, c), t(a, c), t(a, d), t(d, e), t(a, e), c < 1",
+    "chain": "t(a, b), t(b, c), t(c, d), t(d, e)",
+    "negated": "t(a, b), t(b, c), t(a, d), !t(d, c)",
+    "constant": "t(a, b), t(b, c), t(c, d), t(d, 1)",
+}
+
+
+def loaded_and_answered(body, rows, bag):
+    """Return the rows of a load, those of a query, and the values that either proposed."""
+    text = f"h(a, b) :- {body}. n(a, sum(b)) :- h(a, b)." if bag else f"h(a, b) :- {body}. g(b) :- h(a, b)."
+    view = gw.Program(text, threads=1, backend="cpu", bag=bag)
+    single = gw.Program(text, threads=1, backend="cpu", bag=bag, single_tick=True)
+    changes = view.step({"t": rows})
+    assert [*view.last_tick.work["h"][0]] == [full_join.LOAD]
+    answers = single.answer({"t": rows})
+    return view, changes, answers, proposed_by(view.last_tick.work), proposed_by(single.last_tick.work)
+
+
+@pytest.mark.parametrize("bag", [False, True])
+@pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_load_is_planned_as_a_query_is(body, bag, seed, monkeypatch):
+    monkeypatch.setattr(lower, "MIN_PLANNED_ROWS", 1)
+    monkeypatch.setattr(full_join, "SMALL_LOAD_ROWS", 1)
+    chance = np.random.default_rng(seed)
+    rows = np.unique(np.stack([chance.zipf(1.6, 3_000) % 300, chance.integers(0, 300, 3_000)], axis=1), axis=0)
+    view, changes, answers, load, query = loaded_and_answered(body, rows, bag)
+    assert changes == answers
+    assert load <= 2 * query + 2_000
+    gone = gw.ZSet.from_rows([(tuple(row), -1) for row in rows.tolist()])  # all that the load has counted is deleted
+    changes = view.step({"t": gone})
+    assert all(change == -answers[name] for name, change in changes.items())
+
+
+def test_loads_without_a_plan_give_the_same_rows(rows, monkeypatch):
+    planned = first_tick(ATOMS, rows)[0]
+    monkeypatch.setattr(lower, "MIN_PLANNED_ROWS", np.inf)
+    monkeypatch.setattr(lower, "MIN_PLANNED_COST", np.inf)
+    assert first_tick(ATOMS, rows)[0] == planned
+
+
+@pytest.mark.parametrize("bag", [False, True])
+def test_a_planned_path_that_meets_a_hub_is_given_up(bag, monkeypatch):
+    """What the planned path has cost tells more than samples that miss the hub."""
+    monkeypatch.setattr(full_join, "UNCOMPARED_COST", float(1 << 18))
+    monkeypatch.setattr(full_join, "_extrapolated_cost", lambda *_: 1.0)
+    body = "left(u, a), middle(a, b), right(b, v)"
+    answer, work, _ = answer_once(f"h(u, v) :- {body}.", hub_rows(), bag=bag)
+    assert len(answer) == 0
+    assert work < 600_000
