@@ -118,7 +118,8 @@ def recomputation_joins(
         for key in join.query.keys:
             if key not in changes:
                 changes[key] = as_change(join.arrangements[key], execution, after)
-        rebuilt.append(IncrementalGenericJoin(join.query, changes, execution))
+        query = replace(join.query, load=None)  # the rows have changed since it was planned: samples choose a path
+        rebuilt.append(IncrementalGenericJoin(query, changes, execution))
     return rebuilt
 
 

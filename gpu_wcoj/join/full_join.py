@@ -838,11 +838,6 @@ def sampled_cost_of_load(join: IncrementalGenericJoin, phase: int, limit: float,
 
     Infinite if it is more than `limit`. The join remembers the costs, for the load itself.
     """
-    load = _planned_load(join, phase)
-    if load is not None:
-        cost = _sampled_cost(join, load, phase, SAMPLE_SIZES[0], False, limit)
-        if cost < np.inf:
-            return cost
     numbers = [index for index, path in enumerate(join.query.paths) if not path.is_negated and path.seed.variables]
     join.sampled_costs = _race(join, numbers, phase, SAMPLE_SIZES[0], False, limit, expected)
     return min(join.sampled_costs.values(), default=np.inf)
