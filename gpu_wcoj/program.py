@@ -962,7 +962,7 @@ class Inspected(NotCopied):
         >>> from gpu_wcoj import Program
         >>> print(Program("path(a, c) :- edge(a, b), edge(b, c).").explain())
         backend cpu, set semantics
-        small ticks: up to 512 rows that look at up to 3,000,000 values are walked row by row
+        small ticks: up to 512 rows at 3,000,000 values, and fewer at up to 48,000,000, are walked row by row
         <BLANKLINE>
         path   (derivations are counted: its rows are distinct)
           path(a, c) :- edge(a, b), edge(b, c).

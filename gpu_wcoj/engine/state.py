@@ -17,6 +17,7 @@ from gpu_wcoj.engine.compile import CompiledProgram, Compiler
 from gpu_wcoj.engine.ingest import Incoming
 from gpu_wcoj.engine.replicas import Forecast, Journal, Replica, Replicas, Router, Work
 from gpu_wcoj.engine.small_ticks import (
+    MANY_ROWS_DIVISOR,
     Recent,
     SmallTicks,
     Totals,
@@ -228,7 +229,10 @@ class StateStore:
         if reason := self._setting_against_walks(circuit) or describe_obstacles(find_obstacles(circuit)):
             return f"none, all run path by path: {reason}"
         n_rows, n_values = max_walked_rows(circuit), circuit.execution.tuning.max_expected_work
-        return f"up to {n_rows:,} rows that look at up to {n_values:,} values are walked row by row"
+        return (
+            f"up to {n_rows:,} rows at {n_values // MANY_ROWS_DIVISOR:,} values, and fewer at up to {n_values:,}, "
+            "are walked row by row"
+        )
 
     def open_small_ticks(self) -> SmallTicks:
         """Return the small ticks of the present circuit.

@@ -130,14 +130,14 @@ class Tuning:
         are as fast path by path. Cliques walk more rows, and programs with aggregates fewer; see
         `gpu_wcoj.engine.small_ticks.max_walked_rows`.
     max_expected_work
-        Values to propose and search up to which a tick may walk; as many per changed row are expected as in the walked
-        ticks before. A walk costs about 3 ns for each. On 4-cycles of R-MAT 17 with 10 changed rows, this is where
-        joins that bind one variable for all changed rows at a time are as fast; on kites and houses of a dense graph
-        they are faster from there on. The only path of a clique is walked in place of all delta paths, so its work
-        counts for as much less.
+        Values to propose and search up to which a tick of few rows may walk; as many per changed row are expected as in
+        the walked ticks before. A walk costs 1 to 3 ns for each. Ticks of more rows walk fewer values; see
+        `gpu_wcoj.engine.small_ticks.MANY_ROWS_DIVISOR`. The only path of a clique is walked in place of all delta
+        paths, so its work counts for as much less.
     max_walk_work
-        Values proposed and searched at which the walk of a rule is given up, and the tick runs path by path. Joins that
-        bind one variable for all changed rows at a time group them where values repeat, so they need fewer.
+        Values proposed and searched at which the walk of a rule is given up, and the tick runs path by path; fewer for
+        many rows, too. Joins that bind one variable for all changed rows at a time group them where values repeat, so
+        they need fewer.
     max_memtable_rows
         Rows of a memtable from which all of them become batches. Ticks of 100 edges of R-MAT 17 take a third less with
         8,192 than with 512, as fewer batches are made and merged; ticks of one edge take the same. Memory is written
@@ -149,8 +149,8 @@ class Tuning:
     """
 
     max_tick_rows: int = 512
-    max_expected_work: int = 3_000_000
-    max_walk_work: int = 4_000_000
+    max_expected_work: int = 48_000_000
+    max_walk_work: int = 64_000_000
     max_memtable_rows: int = 8192
     walk_loops: bool = True
     off: frozenset[str] = frozenset()

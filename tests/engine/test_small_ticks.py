@@ -501,7 +501,7 @@ def test_work_that_made_ticks_large_ones_is_forgotten() -> None:
     small = program._ledger.small
     assert small is not None
     small.work_per_row = 4.0 * Tuning().max_expected_work
-    with pytest.raises(UnsuitableTickError, match="expected to look at more than 3,000,000 values"):
+    with pytest.raises(UnsuitableTickError, match="expected to look at more than 48,000,000 values"):
         small.check(1)
     for _ in range(16):
         with suppress(UnsuitableTickError):

@@ -16,7 +16,7 @@ from gpu_wcoj.join.settings import tune
 from tests.helpers.kernel_kinds import needed
 
 PATH = "path(a, b, c) :- edge(a, b), edge(b, c)."
-WALKED = "small ticks: up to 512 rows that look at up to 3,000,000 values are walked row by row"
+WALKED = "small ticks: up to 512 rows at 3,000,000 values, and fewer at up to 48,000,000, are walked row by row"
 NONE = "small ticks: none, all run path by path: "
 
 
@@ -55,11 +55,11 @@ def test_settings_without_walks():
         assert lines(gw.Program(PATH, backend="cpu")) == [NONE + "walks of ticks are turned off"]
     with tune(max_tick_rows=3, max_expected_work=40):
         few = gw.Program(PATH, backend="cpu")
-    assert lines(few) == ["small ticks: up to 3 rows that look at up to 40 values are walked row by row"]
+    assert lines(few) == ["small ticks: up to 3 rows at 2 values, and fewer at up to 40, are walked row by row"]
 
 
 def test_the_last_tick():
-    with tune(max_tick_rows=2, max_expected_work=200):
+    with tune(max_tick_rows=2, max_expected_work=3200):
         program = gw.Program(PATH, backend="cpu")
     program.load({"edge": [(a, b) for a in range(20) for b in range(20)]})
     assert len(lines(program)) == 1
@@ -89,6 +89,20 @@ def test_more_work_than_expected():
     assert program.last_tick.path_by_path == ""
     program.step({"edge": [(2, 30)]})
     assert program.last_tick.path_by_path == ("it was expected to look at more than 2 values, by the ticks before it")
+
+
+def test_many_rows_may_look_at_fewer_values():
+    """A tick of 2 rows walks as much as one row may, and one of 8 rows a sixteenth of it."""
+    with tune(max_tick_rows=8, max_expected_work=800):
+        program = gw.Program(PATH, backend="cpu")
+    program.load({"edge": [(a, b) for a in range(20) for b in range(20)]})
+    ways = []
+    for n_rows in (2, 8, 2):
+        rows = [(30 + row, 1) for row in range(n_rows)]
+        program.step({"edge": rows})
+        ways.append(program.last_tick.path_by_path)
+        program.step({"edge": gw.ZSet.from_rows([(row, -1) for row in rows])})
+    assert ways == ["", "it was expected to look at more than 50 values, by the ticks before it", ""]
 
 
 @pytest.mark.parametrize(
