@@ -83,6 +83,8 @@ LOOP_OPERATION: Final = 12.5
 """Nanoseconds of a counted operation of the kernels in such a loop."""
 WALKED_VALUE: Final = 8
 """Nanoseconds of a value that a tick proposes or searches that is walked."""
+STEPWISE_TICK: Final = 700_000
+"""Nanoseconds of a tick that is not walked, before it looks at values; more for queries of many atoms."""
 WALKED_OPERATION: Final = 50
 """Nanoseconds of a candidate or an operation of such a loop, or of its maintenance, that is walked."""
 MAINTAINED_ITERATION: Final = 1_000_000

@@ -38,7 +38,7 @@ from gpu_wcoj.circuit.computed_groups import ComputedGroupsHead
 from gpu_wcoj.circuit.first_rows import FirstRowsHead
 from gpu_wcoj.circuit.head import AuxiliaryHead, Head, PositiveHead
 from gpu_wcoj.circuit.operator import ChangeCount
-from gpu_wcoj.costs import WALKED_VALUE
+from gpu_wcoj.costs import STEPWISE_TICK, WALKED_VALUE
 from gpu_wcoj.engine.ingest import SmallRows
 from gpu_wcoj.join.full_join import Moment
 from gpu_wcoj.join.relation import RelationIndex
@@ -469,7 +469,7 @@ class SmallTicks:
         """Return the values at which a walk is given up: listing all rows costs less, if known."""
         size = head.recounting.size(Moment(len(self.circuit.execution.phases)))
         max_work = self.tuning.max_walk_work / self._work_divisor(self._limited_rows)
-        return int(min(max_work, head.costs.max_change(size) / WALKED_VALUE))
+        return int(min(max_work, (head.costs.max_change(size) + STEPWISE_TICK) / WALKED_VALUE))
 
     def _limit_walks(self, n_rows: int) -> None:
         """Set the values at which walks are given up, by the rows and by what heads cost now."""

@@ -85,7 +85,7 @@ class _Gauge:
                 for counted in steps.values():
                     n_proposed += counted.item(PROPOSALS)
                 if n_proposed:
-                    path = _delta_path(joins[rule].query, listed[0][rule] if path_index < 0 else path_index)
+                    path = (listed[0][rule] if path_index < 0 else path_index) % len(joins[rule].query.paths)
                     # also for paths that join changes with each other
                     yield (self.head, rule, path), n_proposed * joins[rule].stands_for(path_index)
 
@@ -97,14 +97,6 @@ class _Gauge:
                 if phase not in counted:
                     total += rate * batch.n_rows
         return total
-
-
-def _delta_path(query: DeltaQuery, path_index: int) -> int:
-    """Return the delta path of some work; of a planned load, one that starts with its rows."""
-    if path_index >= 0 or query.load is None:
-        return path_index % len(query.paths)
-    relation = query.load.paths[0].seed.key.relation
-    return next(index for index, path in enumerate(query.paths) if path.seed.key.relation == relation)
 
 
 @dataclass(eq=False)

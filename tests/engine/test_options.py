@@ -7,7 +7,8 @@ import inspect
 import pickle
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, get_type_hints
+from types import SimpleNamespace
+from typing import Any, get_type_hints
 
 import pytest
 
@@ -196,23 +197,11 @@ def test_options_for_other_rules_name_no_relations():
 
 
 def fake_session(confs: Mapping[str, str]) -> Any:
-    class Values:
-        getAll: ClassVar = dict(confs)
-
-    class Context:
-        @staticmethod
-        def getConf() -> Any:
-            class Conf:
-                @staticmethod
-                def getAll() -> list[tuple[str, str]]:
-                    return [("spark.master", "local")]
-
-            return Conf
-
-    class Session:
-        conf, sparkContext = Values, Context
-
-    return Session
+    """A session with these confs, which are read as one text of Scala's map."""
+    text = [f"{name} -> {value}" for name, value in {"spark.master": "local", **confs}.items()]
+    scala_map = SimpleNamespace(mkString=lambda separator: separator.join(text))
+    conf = SimpleNamespace(getAll=lambda: scala_map)
+    return SimpleNamespace(_jsparkSession=SimpleNamespace(conf=lambda: conf))
 
 
 class TestSpark:

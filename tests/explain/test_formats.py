@@ -219,8 +219,8 @@ arrangements
 
 GOLDEN_MERMAID = """\
 flowchart LR
-  about["backend cpu, bag semantics<br/>small ticks: up to 512 rows that look at up to 3,000,000 values are walked \
-row by row"]
+  about["backend cpu, bag semantics<br/>small ticks: up to 512 rows at 3,000,000 values, and fewer at up to \
+48,000,000, are walked row by row"]
   subgraph h0 ["h"]
     subgraph h0_r0 ["h(x) :- r(x), s(x), x #60; 5."]
       h0_r0_p0_0(["delta path 1<br/>change of r(x)<br/>where x #60; 5<br/>check s(x) before, by s[0]"])
