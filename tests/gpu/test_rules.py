@@ -73,6 +73,8 @@ def test_texts_in_the_files():
         for text in texts_of(path):
             try:
                 n_programs += check(text)
+            except pytest.skip.Exception:  # syntax that only the reader of the package knows
+                continue
             except BaseException as error:
                 error.add_note(f"a text in {path.relative_to(TESTS)}")
                 raise
