@@ -306,7 +306,7 @@ class SmallTicks:
         if n_rows > self.max_rows:
             raise UnsuitableTickError(too_many_rows(self.max_rows))
         self._n_rows = n_rows
-        work, max_work = n_rows * self.work_per_row, self.tuning.max_expected_work
+        work, max_work = n_rows * self.work_per_row, float(self.tuning.max_expected_work)
         if work * MANY_ROWS_DIVISOR > max_work and work > (max_work := max_work / self._work_divisor(n_rows)):
             self.work_per_row *= FORGOTTEN
             if self._given_up_for:
