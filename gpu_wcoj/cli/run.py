@@ -906,7 +906,7 @@ def _save(program: Program, folder: Path) -> None:
 
 
 _FROM: Final = Parameter(help="The file, folder or pattern to read, with options as for run: PATH?option=value&...")
-_TO: Final = Parameter(help="The file to write; its ending is .parquet, .csv, .tsv, .facts or .txt, and maybe .gz.")
+_TO: Final = Parameter(help="The file to write; its ending is .parquet, .csv, .tsv or .facts, of a text also with .gz.")
 
 
 def convert(source: Annotated[str, _FROM], target: Annotated[Path, _TO], /, *, memory: str | None = None) -> None:
@@ -917,15 +917,15 @@ def convert(source: Annotated[str, _FROM], target: Annotated[Path, _TO], /, *, m
     memory
         Maximum memory of rows, such as 4GB; by default half of the machine's memory.
     """
-    form = form_of_name(target) or ("text" if target.name.removesuffix(".gz").endswith(".txt") else None)
-    if form not in ("parquet", *SEPARATORS) or (form == "parquet" and target.suffix != ".parquet"):
+    form = form_of_name(target)
+    if form not in ("parquet", "csv", "tsv") or (form == "parquet" and target.suffix != ".parquet"):
         raise UsageError.unsupported(
-            f"output '{target}'", remedy="Name a file that ends in .parquet, .csv, .tsv, .facts or .txt."
+            f"output '{target}'", remedy="Name a file that ends in .parquet, .csv, .tsv or .facts."
         )
     (spec,), budget = parse_files([f"rows={source}"]), memory_budget(memory)
     names = list(columns_of(spec, False, budget))
     table = read_table(spec, len(names), budget)
     table = table.rename_columns([*names, *table.column_names[len(names) :]])
     separator = SEPARATORS.get(form, "\t")
-    write_whole(OutputSpec("rows", target, separator, header=form != "text" and not is_facts(target)), table)
+    write_whole(OutputSpec("rows", target, separator, header=not is_facts(target)), table)
     sys.stdout.write(f"{table.num_rows:,} row{'s' * (table.num_rows != 1)} of {', '.join(table.column_names)}\n")

@@ -342,7 +342,9 @@ def write_whole(spec: OutputSpec, table: pa.Table) -> None:
 def write_text(file: IO[bytes], spec: OutputSpec, table: pa.Table) -> None:
     """Write the rows of `table` as text to an empty file; quotes as in `write_whole`."""
     columns = [column.cast(pa.string()) if _is_odd(column.type) else column for column in table.columns]
-    plain = pa.table(columns, table.column_names)
+    converted = pa.table(columns, table.column_names)
+    # If there is no header, PyArrow writes 16 KiB of zero bytes for a first batch without rows.
+    plain = pa.Table.from_batches([batch for batch in converted.to_batches() if batch.num_rows], converted.schema)
     if plain.num_columns == 1 and _has_empty_text(plain.column(0)):  # else an empty line, which readers pass over
         pa_csv.write_csv(plain, file, _options(spec, "needed"))
         return

@@ -246,11 +246,17 @@ def test_sql_reads_files_by_name(place, capfd):
 
 
 def test_files_are_converted_and_changes_read_again(place, capfd):
-    for target in ("x.parquet", "x.csv", "x.tsv", "x.csv.gz", "x.facts", "x.txt"):
+    for target in ("x.parquet", "x.csv", "x.tsv", "x.csv.gz", "x.facts"):
         assert main(["convert", "edges.csv", target]) == 0
         assert capfd.readouterr().out == "3 rows of src, dst, weight\n"
         assert main(["run", "-e", "SELECT count(*) AS n FROM e", "--input", f"e={target}", "--format", "csv"]) == 0
         assert capfd.readouterr().out == "n\n3\n"
+    (place / "rows.jsonl").write_text('{"a": 1, "b": "x"}\n{"a": 2, "b": "y\\tz"}\n')
+    assert main(["convert", "rows.jsonl", "y.facts"]) == 0
+    assert (place / "y.facts").read_text() == '1\t"x"\n2\t"y\tz"\n'
+    assert capfd.readouterr().out == "2 rows of a, b\n"
+    assert main(["convert", "edges.csv", "x.txt"]) == 2
+    assert "ends in .parquet, .csv, .tsv or .facts" in capfd.readouterr().err
     rules = "h(x, y) :- e(x, y)."
     assert main(["run", "-e", rules, "--input", "e=edges.csv?columns=src,dst", "--output", "out"]) == 0
     for option, file in (("--input", "h=out/h?columns=x,y&weight=weight"), ("--changes", "h=out/h?tick=tick")):

@@ -14,7 +14,7 @@ from gpu_wcoj.errors import (
     OutputFileError,
     UsageError,
 )
-from gpu_wcoj.files.output import ChangeWriter, write_columns
+from gpu_wcoj.files.output import ChangeWriter, OutputSpec, write_columns, write_whole
 
 
 class _Piece:
@@ -87,3 +87,12 @@ def test_where_nothing_can_be_written(tmp_path: Path):
     (tmp_path / "gone" / "tri").rmdir()
     with pytest.raises(OutputFileError, match="cannot be written: No such file"), writer.tick(0):
         writer.write("tri", _Piece(pa.table({"a": [1], "weight": [1]})))
+
+
+@pytest.mark.parametrize("header", [False, True])
+@pytest.mark.parametrize("sizes", [(0, 2), (0, 0, 1), (2, 0, 1), (0,)])
+def test_batches_without_rows_write_nothing(tmp_path: Path, sizes: tuple[int, ...], header: bool):
+    numbers = pa.chunked_array([pa.array(range(n), pa.int64()) for n in sizes])
+    write_whole(OutputSpec("e", tmp_path / "e.facts", "\t", header=header), pa.table({"a": numbers}))
+    lines = [*(['"a"'] if header else []), *map(str, numbers.to_pylist())]
+    assert (tmp_path / "e.facts").read_text() == "".join(f"{line}\n" for line in lines)
