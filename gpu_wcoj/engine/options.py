@@ -338,8 +338,8 @@ class ProgramOptions:
         return [name for name in names if getattr(self, name) != getattr(ProgramOptions, name)]
 
     @classmethod
-    def parse(cls, name: str, text: str, label: str) -> Any:
-        """Return the value of the option `name` that a conf or a command line gives as text.
+    def parse(cls, name: str, value: object, label: str) -> Any:
+        """Return the value of the option `name` that a conf or a command line gives, as text or converted.
 
         Parameters
         ----------
@@ -355,7 +355,7 @@ class ProgramOptions:
         gpu_wcoj.errors.UsageError: spark.gpuWcoj.threads='four' is not allowed: expected an integer from 1 on, or None.
         """
         metadata = cls.__dataclass_fields__[name].metadata
-        return metadata["validate"](label, metadata["parse"](text))
+        return metadata["validate"](label, metadata["parse"](value) if isinstance(value, str) else value)
 
     def for_rules(self, rules: Rules) -> ProgramOptions:
         """Return the options with their names compared with the rules, and the default outputs.

@@ -330,7 +330,7 @@ class CountDistinct(TotalsAggregator):
 
     def __init__(self, *columns: ColumnName, name: str = "count") -> None:
         if not columns:
-            raise UsageError.missing("CountDistinct", "one or more columns")
+            raise UsageError.missing("CountDistinct", "a column")
         self.columns, self.name = columns, name
 
     @property

@@ -132,11 +132,6 @@ class Place:
         kind = common_type([left.type, right.type], "the column")
         return self.converted(left, kind).stack(self.converted(right, kind), self.xp)
 
-    def concatenated(self, parts: Sequence[Int64Array]) -> Int64Array:
-        """Concatenate arrays; a single array is returned itself."""
-        joined: Int64Array = parts[0] if len(parts) == 1 else self.xp.concatenate(parts)
-        return joined
-
     def nulls(self, like: Column, count: int) -> Column:
         """Return a column of the same type with `count` nulls."""
         xp = self.xp

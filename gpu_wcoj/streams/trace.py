@@ -8,6 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
+from gpu_wcoj.circuit.aggregate import entries_below
 from gpu_wcoj.data.column import Column
 from gpu_wcoj.data.schema import DataType
 from gpu_wcoj.errors import NegativeWeightError, UsageError, WeightOverflowError
@@ -324,18 +325,11 @@ class Trace:
             levels = [level[probed] for level in levels]
         if not len(levels[0]):
             return None
-        owners, tails, weights = [], [], []
-        for batch in self.spine.batches:
-            owner, tail, weight = batch.get_by_prefix(levels)
-            if len(owner):
-                owners.append(owner)
-                tails.append([*(level[owner] for level in levels), *tail])
-                weights.append(weight)
-        if not owners:
+        owner, below, weights = entries_below(self.spine.batches, levels, backend)
+        if not len(owner):
             return None
-        joined = [self.place.concatenated(parts) for parts in zip(*tails, strict=True)]
-        owner, weight = self.place.concatenated(owners), self.place.concatenated(weights)
-        return TraceLookup(owner if probed is None else probed[owner], self.layout.columns(joined, self.place), weight)
+        columns = self.layout.columns([*(level[owner] for level in levels), *below], self.place)
+        return TraceLookup(owner if probed is None else probed[owner], columns, weights)
 
     def weights_of(self, rows: ZSet) -> Int64Array:
         """Return the weight of each of these rows in the trace, 0 if absent."""

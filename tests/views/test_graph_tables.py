@@ -132,7 +132,7 @@ LINES = {"src": [1], "dst": [2], "n": [3]}
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"edges": None}, UsageError, "a motif needs edges, which is missing"),
+        ({"edges": None}, UsageError, "a motif needs a table of edges, which is missing"),
         ({"columns": ["x"]}, UsageError, "unknown column of the motif 'x': expected one of 'a', 'b', 'e'"),
         ({"columns": ["e.m"]}, ColumnError, "relation 'edges' has no column 'm'"),
         ({"columns": ["a.n"]}, ColumnError, "relation 'vertices' has no column 'n'"),

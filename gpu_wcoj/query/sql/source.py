@@ -305,11 +305,12 @@ class Place:
     def unknown(self, node: Node, available: Iterable[str], what: str) -> UnknownRelationError:
         """Return the error for an unknown relation."""
         names = list(available)
-        remedy = "" if names else f"Pass its rows: {node.name}=..."
+        remedy = f"Pass its rows: {node.name}=..." if what == "relations" and not names else ""
         is_path = re.fullmatch(r"[^*?:]+[./][^*?:]+", node.name) and what == "relations"
         if is_path and not os.path.exists(node.name):
             remedy = f"There is no file '{node.name}'."
-        return self.marked(UnknownRelationError(node.name, names, what, remedy=remedy), node)
+        where = "" if "relations" in what else f"unknown {what.removesuffix('s')} '{node.name}'."
+        return self.marked(UnknownRelationError(node.name, names, what, where=where, remedy=remedy), node)
 
     def marked(self, error: _Error, node: Node | None) -> _Error:
         """Return the error with the place in its first line."""
