@@ -217,7 +217,7 @@ class TestSql:
     def test_what_is_wrong_with_tables(self):
         with pytest.raises(SchemaError, match="column 'a' is given twice in relation 'e'"):
             gw.query("SELECT a FROM e", e=pa.table([[1], [2]], names=["a", "a"]))
-        with pytest.raises(SchemaError, match="needs names of columns(?s:.*)schema={'e': {'src': 'int64'"):
+        with pytest.raises(SchemaError, match="needs a name for each column(?s:.*)schema={'e': {'src': 'int64'"):
             gw.view("SELECT a FROM e", schema={"e": ["int64"]})
         with pytest.raises(UnknownRelationError, match="Did you mean 'edges'"):
             gw.view("SELECT src FROM edge", edges=RING)
