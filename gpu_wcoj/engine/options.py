@@ -339,7 +339,7 @@ class ProgramOptions:
 
     @classmethod
     def parse(cls, name: str, value: object, label: str) -> Any:
-        """Return the value of the option `name` that a conf or a command line gives, as text or converted.
+        """Return the value of the option `name` of a conf or a command line, as text or converted.
 
         Parameters
         ----------
