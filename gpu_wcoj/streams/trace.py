@@ -14,11 +14,19 @@ from gpu_wcoj.data.schema import DataType
 from gpu_wcoj.errors import NegativeWeightError, UsageError, WeightOverflowError
 from gpu_wcoj.join.prefixes import weights_of_rows
 from gpu_wcoj.kernels.protocol import Int64Array
-from gpu_wcoj.streams.device_context import NOTHING, Place, common_type, is_nothing, place_of, places_of
+from gpu_wcoj.streams.device_context import NOTHING, Place, common_type, is_nothing
 from gpu_wcoj.trace.spine import Spine
 from gpu_wcoj.zset.arrays import BoolArray, positions, stacked
 from gpu_wcoj.zset.index import IndexedZSet
-from gpu_wcoj.zset.zset import ZSet, check_arity, code_keys, select_columns, take_rows
+from gpu_wcoj.zset.zset import (
+    ZSet,
+    check_arity,
+    code_keys,
+    column_position,
+    column_positions,
+    select_columns,
+    take_rows,
+)
 
 # Storage layout of traces: the order of columns and the levels of the tries.
 
@@ -76,8 +84,8 @@ class Layout:
         """Return the layout of a trace whose first rows are `zset`."""
         names = zset.names
         data_names = names[:-1] if names[-1:] == (ITERATION,) else names
-        keys = list(range(len(data_names))) if sorting.keys is None else places_of(data_names, sorting.keys)
-        by = [(place_of(data_names, column), down) for column, down in sorting.by]
+        keys = list(range(len(data_names))) if sorting.keys is None else column_positions(data_names, sorting.keys)
+        by = [(column_position(data_names, column), down) for column, down in sorting.by]
         order = list(dict.fromkeys([*keys, *(column for column, _ in by), *range(len(names))]))
         return Layout(
             names,
