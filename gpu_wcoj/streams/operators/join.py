@@ -38,15 +38,6 @@ class JoinShape:
     right: tuple[ColumnName, ...]
     select: tuple[str, ...] | None = None
 
-    def __post_init__(self) -> None:
-        if len(self.left) != len(self.right):
-            raise UsageError.mismatch(
-                "the join",
-                "has different numbers of key columns",
-                f"{len(self.right)} on the right",
-                f"{len(self.left)} as on the left",
-            )
-
     def __str__(self) -> str:
         return ", ".join(f"{left} = {right}" for left, right in zip(self.left, self.right, strict=True))
 
