@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from functools import partial
 from itertools import count
 from os import PathLike, fspath
@@ -114,7 +114,17 @@ class Database(NotCopied):
         for name, attribute in attributes.items():
             before = self.store.attributes.get(name)
             if before is not None and before != attribute:
-                raise SchemaError.mismatch(f"attribute '{name}'", "cannot be changed", attribute, before)
+                different = [
+                    field.name
+                    for field in fields(Attribute)
+                    if getattr(before, field.name) != getattr(attribute, field.name)
+                ]
+                got, present = (
+                    ", ".join(f"{field}={getattr(each, field)!r}" for field in different)
+                    for each in (attribute, before)
+                )
+                remedy = "Give the new attribute another name."
+                raise SchemaError.mismatch(f"attribute '{name}'", "cannot be changed", got, present, remedy)
         self._commit(Delta({}, attributes, self.store.next_id), {}, counts=False)
 
     def transact(self, forms: Any) -> Report:
