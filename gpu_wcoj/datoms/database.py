@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from functools import partial
 from itertools import count
 from os import PathLike, fspath
@@ -114,15 +114,9 @@ class Database(NotCopied):
         for name, attribute in attributes.items():
             before = self.store.attributes.get(name)
             if before is not None and before != attribute:
-                different = [
-                    field.name
-                    for field in fields(Attribute)
-                    if getattr(before, field.name) != getattr(attribute, field.name)
-                ]
-                got, present = (
-                    ", ".join(f"{field}={getattr(each, field)!r}" for field in different)
-                    for each in (attribute, before)
-                )
+                new, old = asdict(attribute), asdict(before)
+                different = [part for part in new if new[part] != old[part]]
+                got, present = (", ".join(f"{part}={each[part]!r}" for part in different) for each in (new, old))
                 remedy = "Give the new attribute another name."
                 raise SchemaError.mismatch(f"attribute '{name}'", "cannot be changed", got, present, remedy)
         self._commit(Delta({}, attributes, self.store.next_id), {}, counts=False)

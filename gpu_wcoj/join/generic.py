@@ -615,11 +615,11 @@ class GenericJoin:
             yield from self.pieces(piece, steps[1:])
 
     def count_bounded(self, prefixes: Prefixes, steps: Sequence[Step]) -> tuple[Int64Array, int | None]:
-        """Return per prefix the sum of the weights of all bindings of `steps`, and a bound of the magnitudes.
+        """Return per prefix the sum of the weights of all bindings of `steps`, and a bound of them.
 
         The prefixes' own weights are left out. Exact while products of weights fit int64; larger counts are returned as
-        Python integers, on the host. The bound is None if only the counts tell it; one that follows from the state
-        avoids waiting for a device.
+        Python integers, on the host. The bound is of their magnitudes, or None if only the counts tell it; one that
+        follows from the state avoids waiting for a device.
 
         Parts of the remaining variables that share no atom and no condition are counted separately and multiplied.
         """
