@@ -8,7 +8,6 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, overload
 
 from gpu_wcoj.backend import BackendName
-from gpu_wcoj.data.rows import merge_relations
 from gpu_wcoj.errors import (
     AggregateOverflowError,
     GpuWcojError,
@@ -119,18 +118,10 @@ def query(
     [(2,)]
     """
     from gpu_wcoj.engine.options import ProgramOptions, validate_functions
-    from gpu_wcoj.prepared_query import QuerySource, prepare_query
+    from gpu_wcoj.prepared_query import QuerySource, passed_relations, prepare_query
 
-    for name, value in more.items():
-        if value is None or isinstance(value, (str, int, float)):  # these cannot be rows
-            raise UsageError.with_parts(
-                f"query has no option '{name}', and {value!r:.80} is not a table for a relation of that name",
-                subject=name,
-                got=value,
-                remedy="Pass other options to gpu_wcoj.Program or gpu_wcoj.view.",
-            )
     source = QuerySource(text, language, dialect, arguments, bag, validate_functions("functions", functions))
-    prepared = prepare_query(source, merge_relations(relations, more), query, scan=scan, is_single=True)
+    prepared = prepare_query(source, passed_relations(relations, more), query, scan=scan, is_single=True)
     options = ProgramOptions(
         bag=prepared.bag, inputs=prepared.rules.inputs, functions=functions, backend=backend, threads=threads,
         iterations=iterations, limit=limit, timeout=timeout, memory=memory, outputs=listed_outputs(outputs),

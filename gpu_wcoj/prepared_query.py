@@ -18,7 +18,7 @@ import numpy as np
 
 from gpu_wcoj.arrow.table import columns_by_name, is_frame, type_names
 from gpu_wcoj.data.schema import INTERVAL, DataType, declared_type
-from gpu_wcoj.engine.ingest import are_numbered, read_change
+from gpu_wcoj.engine.ingest import are_numbered, merge_relations, read_change
 from gpu_wcoj.engine.options import ProgramOptions, validate_flag, validate_schema
 from gpu_wcoj.errors import (
     EdnSyntaxError,
@@ -31,6 +31,8 @@ from gpu_wcoj.errors import (
     callers_level,
     nearest,
 )
+from gpu_wcoj.files.reader import FileTable
+from gpu_wcoj.files.spec import files_of_text, named_files
 from gpu_wcoj.program import Program
 from gpu_wcoj.query.check import check_required
 from gpu_wcoj.query.ir import Rules
@@ -185,6 +187,26 @@ def _unread_columns(program: Program, name: str) -> frozenset[int]:
     return core.unread(name) - typed
 
 
+def passed_relations(relations: Mapping[str, Any] | None, more: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the relations that `gpu_wcoj.query` gets in a mapping and by keywords.
+
+    Raises
+    ------
+    UsageError
+        If a keyword cannot be rows, so that it is no option; and as `merge_relations`.
+    """
+    for name, value in more.items():
+        is_file = isinstance(value, str) and named_files(name, value) is not None
+        if value is None or (isinstance(value, (str, int, float)) and not is_file):  # these cannot be rows
+            raise UsageError.with_parts(
+                f"query has no option '{name}', and {value!r:.80} is not a table or file for a relation of that name",
+                subject=name,
+                got=value,
+                remedy="Pass other options to gpu_wcoj.Program or gpu_wcoj.view, and names of files that exist.",
+            )
+    return merge_relations(relations, more)
+
+
 def prepare_query(
     source: QuerySource,
     relations: Mapping[str, Any],
@@ -244,6 +266,8 @@ def prepare_query(
         except (UnknownRelationError, EdnSyntaxError) as error:
             name = error.relation
             table = None if frame is None or name in rows else _table_of_caller(name, frame)
+            if table is None and frame is not None and language == "sql" and name not in rows:
+                table = _table_of_text(name)
             if table is None:
                 if frame is not None and (near := _table_near(name, frame)):
                     error.args = (f"{error}\n  Or did you mean the variable '{near}', which holds a table?",)
@@ -294,6 +318,15 @@ def _table_of_caller(name: str, frame: FrameType) -> Any:
             )  # fmt: skip
             return table
     return None
+
+
+def _table_of_text(name: str) -> Any:
+    """Return the table of a file that SQL names in place of a relation; None without one."""
+    spec = files_of_text(name)
+    if spec is None:
+        return None
+    _LOGGER.info("relation '%s' is read from %s file(s)", name, 1 + len(spec.more))
+    return FileTable(spec)
 
 
 _LOGGER = logging.getLogger("gpu_wcoj")

@@ -17,7 +17,7 @@ from gpu_wcoj.budget import Budget
 from gpu_wcoj.circuit.circuit import TickResult
 from gpu_wcoj.circuit.operator import ChangeCount, count_answer_rows
 from gpu_wcoj.data.column import Column, Dictionary, dictionary_of, read_only
-from gpu_wcoj.data.rows import Row, merge_relations
+from gpu_wcoj.data.rows import Row
 from gpu_wcoj.data.schema import INT64, DataType
 from gpu_wcoj.engine.compile import CompiledProgram, Compiler, stored_columns
 from gpu_wcoj.engine.ingest import (
@@ -26,6 +26,7 @@ from gpu_wcoj.engine.ingest import (
     count_rows,
     empty_rows,
     find_stored,
+    merge_relations,
     named_after,
     narrow_columns,
     read_change,

@@ -534,8 +534,8 @@ class Tail:
         if error.kind in ("Parser", "Syntax", "Not implemented"):
             return UnsupportedError(f"{self.refusal}\n  DuckDB does not support it either: {first}.")
         if error.kind == "Permission":
-            remedy = "Read the file first, and pass its rows."
-            return UnsupportedError(f"{marked('a query does not read files')}\n  {remedy}")
+            remedy = "Write FROM 'file.csv', or pass the file as a relation, with its options."
+            return UnsupportedError(f"{marked('a query reads files only that FROM names')}\n  {remedy}")
         match = _FUNCTION.search(error.message)
         if match is not None:
             return self._unknown_function(match[1], query)

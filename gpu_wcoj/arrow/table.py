@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
@@ -66,11 +67,24 @@ class Unread:
         return self.read()
 
 
+class LazyTable(ABC):
+    """A table whose columns are read when they are needed."""
+
+    @property
+    @abstractmethod
+    def schema(self) -> pa.Schema:
+        """Names and types of the columns."""
+
+    @abstractmethod
+    def read(self, names: Sequence[str]) -> pa.Table:
+        """Return all rows of these columns."""
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class LazyColumn:
     """A column of a table that is not computed yet.
 
-    The table is a LazyFrame of Polars, or a relation of DuckDB.
+    The table is a `LazyTable`, a LazyFrame of Polars, or a relation of DuckDB.
 
     Attributes
     ----------
@@ -85,6 +99,8 @@ class LazyColumn:
 
     def without_rows(self) -> pa.ChunkedArray:
         """Return the column of the table's schema."""
+        if isinstance(self.frame, LazyTable):
+            return self.frame.schema.empty_table()[self.name]
         if _is_of(self.frame, "polars", "LazyFrame"):
             import polars as pl
 
@@ -94,6 +110,8 @@ class LazyColumn:
 
 def _computed(frame: Any, names: Sequence[str]) -> Any:
     """Return these columns of a lazy table by name, or its number of rows if there are none."""
+    if isinstance(frame, LazyTable):
+        return frame.read(names) if names else frame.read(frame.schema.names[:1]).num_rows
     if _is_of(frame, "polars", "LazyFrame"):
         import polars as pl
 
@@ -107,6 +125,8 @@ def _computed(frame: Any, names: Sequence[str]) -> Any:
 
 def _lazy_names(data: Any) -> list[str] | None:
     """Return the names of a lazy table; None for other data, and if two columns have one name."""
+    if isinstance(data, LazyTable):
+        return list(data.schema.names)
     if _is_of(data, "polars", "LazyFrame"):
         return list(data.collect_schema().names())
     if not _is_of(data, "duckdb", "DuckDBPyRelation"):
@@ -131,6 +151,8 @@ def collected(names: Sequence[str], arrays: Sequence[Any], what: str, unread: Co
         needed = list(dict.fromkeys(lazy[position].name for position in here if position not in unread))
         try:
             table = _computed(frame, needed)
+        except GpuWcojError:
+            raise
         except Exception as error:  # whatever its computation raises
             raise _unreadable(error, f"{what} cannot be read as a table") from error
         size = len(table) if needed else table
@@ -366,6 +388,8 @@ def _named_columns(data: Any, width: int, what: str) -> _Named:
         return _mapped_columns(data.to_dict(), what)
     try:
         lazy_names = _lazy_names(data)
+    except GpuWcojError:
+        raise
     except Exception as error:  # whatever its definition raises
         raise _unreadable(error, f"{what} cannot be read as a table") from error
     if lazy_names is not None:
@@ -383,7 +407,7 @@ def _named_columns(data: Any, width: int, what: str) -> _Named:
             "is not a table",
             f"{str(data)!r:.80}",
             "a table",
-            "Read the file first, for example with polars.read_csv; the command gpu-wcoj accepts file names.",
+            "Read the file first, for example with polars.read_csv; gpu_wcoj.query and views accept names of files.",
         )
     hint = (
         "Pass anything with __arrow_c_stream__, a LazyFrame, a dict of columns, a NumPy array, or a list of tuples\n"

@@ -16,14 +16,14 @@ from cyclopts import Parameter
 
 from gpu_wcoj import __version__
 from gpu_wcoj.cli.answers import TABLE_ROWS, check_limit, print_rows
-from gpu_wcoj.cli.source import file_named, inputs_of, parse_files
+from gpu_wcoj.cli.source import inputs_of, parse_files
 from gpu_wcoj.data.rows import Row
 from gpu_wcoj.engine.options import ProgramOptions
 from gpu_wcoj.errors import ArityError, GpuWcojError, SchemaError, UnknownRelationError, UsageError
 from gpu_wcoj.files.formats import open_bytes
 from gpu_wcoj.files.reader import as_declared, columns_of, read_table
 from gpu_wcoj.files.record_batch import memory_budget
-from gpu_wcoj.files.spec import InputSpec
+from gpu_wcoj.files.spec import InputSpec, files_of_text
 from gpu_wcoj.one_shot import query
 from gpu_wcoj.program import Program
 from gpu_wcoj.query.check import check
@@ -251,7 +251,7 @@ class Repl:
             try:
                 return self._print_once(query(text, tables, language="sql", scan=False))
             except UnknownRelationError as error:
-                if (spec := file_named(error)) is None or spec.relation in tables:
+                if (spec := files_of_text(error.relation)) is None or spec.relation in tables:
                     raise
                 tables[spec.relation] = _named_table(spec)
 

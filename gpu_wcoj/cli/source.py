@@ -29,7 +29,7 @@ from gpu_wcoj.errors import GpuWcojError, SourceMap, UnknownRelationError, Unsup
 from gpu_wcoj.files.formats import open_bytes
 from gpu_wcoj.files.output import OutputSpec, check_apart
 from gpu_wcoj.files.reader import columns_of
-from gpu_wcoj.files.spec import STANDARD_INPUT, InputSpec, parse_input, united
+from gpu_wcoj.files.spec import STANDARD_INPUT, InputSpec, files_of_text, parse_input, united
 from gpu_wcoj.planner.ir import Strategy
 from gpu_wcoj.program import ChangeCount, Program, TickReport, describe_option
 from gpu_wcoj.query.check import check_required, unnamed_inputs
@@ -524,7 +524,7 @@ class ProgramSource:
             try:
                 _ = read(source._text, "sql", tables=source._tables(), dialect=source.dialect)
             except UnknownRelationError as error:
-                if (spec := file_named(error)) is not None:
+                if (spec := files_of_text(error.relation)) is not None:
                     source = replace(source, loaded=(*source.loaded, spec))
                     continue
             except GpuWcojError:
@@ -576,12 +576,6 @@ class ProgramSource:
                     if len(changed_columns) == len(columns):
                         tables[spec.relation] = dict(zip(columns, changed_columns.values(), strict=True))
         return tables
-
-
-def file_named(error: UnknownRelationError) -> InputSpec | None:
-    """Return the file that an unknown relation is called as, or None."""
-    name = error.relation
-    return InputSpec(name, Path(name).expanduser()) if "." in name and Path(name).expanduser().is_file() else None
 
 
 def _with_facts(reading: Reading) -> Rules:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import datetime as dt
 import sys
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from decimal import Decimal
 from itertools import chain
 from typing import Any, TypeGuard
@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpu_wcoj.data.column import Column, Int64Array
-from gpu_wcoj.errors import ArityError, SchemaError, TypeMismatchError, UnsupportedTypeError, UsageError, WeightError
+from gpu_wcoj.errors import ArityError, SchemaError, TypeMismatchError, UnsupportedTypeError, WeightError
 
 Row = tuple[Any, ...]
 Values = npt.NDArray[Any] | list[Any]
@@ -386,26 +386,3 @@ def _message(what: str, value: str) -> str:
         f"{what} contain an invalid value: got {value}, expected integers from -2^63 to 2^63-1.\n"
         "  Round or drop such rows before you pass them; a row that is present once has the weight 1."
     )
-
-
-def merge_relations(relations: Mapping[str, Any] | None, more: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge the relations of a mapping and of keywords.
-
-    Raises
-    ------
-    UsageError
-        If `relations` is not a mapping, or a relation is in both.
-    """
-    if relations is not None and not isinstance(relations, Mapping):
-        raise UsageError.wrong_type(
-            "the argument 'relations'",
-            relations,
-            "a mapping from names to rows",
-            "Give the relations as keywords, or in a dict.",
-        )
-    merged = dict(relations or {})
-    for name, rows in more.items():
-        if name in merged:
-            raise UsageError.duplicate("the relation", name, remedy="Give it once.")
-        merged[name] = rows
-    return merged

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from os import PathLike
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from gpu_wcoj.arrow.table import Numbered, as_table
 from gpu_wcoj.data.column import Column, Dictionary, on_host
 from gpu_wcoj.data.rows import as_weights, weight_among
 from gpu_wcoj.data.schema import FULL, FULL_UINT64, INT64, MAX_DIGITS, DataType
-from gpu_wcoj.errors import ArityError, ColumnError, SchemaError, TypeMismatchError
+from gpu_wcoj.errors import ArityError, ColumnError, SchemaError, TypeMismatchError, UsageError
+from gpu_wcoj.files.reader import table_of_file
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.zset.zset import ZSet
 
@@ -89,8 +92,7 @@ def read_change(
         return Incoming(
             tuple(data.names[i] for i in order), tuple(columns[i] for i in order), data.stored_weights, False
         )
-    from gpu_wcoj.arrow import Numbered, as_table
-
+    data = with_file(relation, data)
     has_weights = False
 
     def arranged(names: tuple[str, ...]) -> list[int]:
@@ -145,6 +147,48 @@ def _as_unsigned(column: Column, kind: DataType | None, binary: Dictionary) -> C
         return column.as_type(kind, binary)
     except TypeMismatchError:
         return column
+
+
+def merge_relations(
+    relations: Mapping[str, Any] | None, more: Mapping[str, Any], reads_files: bool = True
+) -> dict[str, Any]:
+    """Merge the relations of a mapping and of keywords.
+
+    With `reads_files`, names of files become their tables.
+
+    Raises
+    ------
+    UsageError
+        If `relations` is not a mapping, or a relation is in both.
+    GpuWcojError
+        Also as `with_file`.
+    """
+    if relations is not None and not isinstance(relations, Mapping):
+        raise UsageError.wrong_type(
+            "the argument 'relations'",
+            relations,
+            "a mapping from names to rows",
+            "Give the relations as keywords, or in a dict.",
+        )
+    merged = dict(relations or {})
+    for name, rows in more.items():
+        if name in merged:
+            raise UsageError.duplicate("the relation", name, remedy="Give it once.")
+        merged[name] = rows
+    return {name: with_file(name, rows) for name, rows in merged.items()} if reads_files else merged
+
+
+def with_file(relation: str, data: Any) -> Any:
+    """Return the table of a file whose name the data is; other data as they are.
+
+    Raises
+    ------
+    GpuWcojError
+        As `gpu_wcoj.files.reader.table_of_file`.
+    """
+    if not isinstance(data, (str, PathLike)):
+        return data
+    return table_of_file(relation, data)
 
 
 class SmallRows(NamedTuple):

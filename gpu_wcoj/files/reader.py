@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
+from os import PathLike
 from typing import Final, Protocol
 
 import numpy as np
 import pyarrow as pa
 
+from gpu_wcoj.arrow.table import LazyTable
 from gpu_wcoj.arrow.types import to_pyarrow
 from gpu_wcoj.data.schema import DataType
-from gpu_wcoj.errors import InputFileError, UsageError
+from gpu_wcoj.errors import InputFileError, TypeMismatchError, UsageError
 from gpu_wcoj.files.binary import BinaryReader
 from gpu_wcoj.files.formats import SEPARATORS, check_packed, form_of, header_hint
-from gpu_wcoj.files.record_batch import RowBlock, over_budget
-from gpu_wcoj.files.spec import InputSpec
+from gpu_wcoj.files.record_batch import RowBlock, memory_budget, over_budget
+from gpu_wcoj.files.spec import InputSpec, named_files
 from gpu_wcoj.files.text import TextReader
 
 
@@ -145,6 +148,62 @@ def read_table(spec: InputSpec, arity: int, budget: int) -> pa.Table:
     return pa.Table.from_batches(batches)
 
 
+class FileTable(LazyTable):
+    """The rows of files, which are read when their columns are needed.
+
+    Parameters
+    ----------
+    spec
+        The files and their options.
+
+    Raises
+    ------
+    InputFileError, UsageError, MemoryBudgetError
+        As `columns_of`, already when the names of the columns are needed.
+    """
+
+    def __init__(self, spec: InputSpec) -> None:
+        self._spec = spec
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """Names and types of the columns."""
+        reader = _open_repeatable(self._spec, False, memory_budget())
+        try:
+            names = [name for name, _ in reader.columns]
+            types = next((block.rows.schema.types for block in reader.blocks()), [pa.null()] * len(names))
+        finally:
+            reader.close()
+        return pa.schema(list(zip(names, types, strict=True)))
+
+    def read(self, names: Sequence[str]) -> pa.Table:
+        """Return all rows of these columns."""
+        spec, positions = self._spec, [self.schema.get_field_index(name) for name in names]
+        columns = tuple(position if spec.columns is None else spec.columns[position] for position in positions)
+        types = None if spec.types is None else tuple(spec.types[position] for position in positions)
+        table = read_table(replace(spec, columns=columns, types=types), len(names), memory_budget())
+        return table.rename_columns(list(names))
+
+
+def table_of_file(relation: str, location: str | PathLike[str]) -> FileTable:
+    """Return the table of a file, a folder or a pattern, for a relation.
+
+    Raises
+    ------
+    TypeMismatchError
+        If there is no file of this name.
+    UsageError, InputFileError
+        As `named_files`.
+    """
+    spec = named_files(relation, location)
+    if spec is None:
+        raise TypeMismatchError.mismatch(
+            f"relation '{relation}'", "is not a table", f"{str(location)!r:.80}", "a table, or the name of a file",
+            f"There is no file '{location!s:.80}'.",
+        )  # fmt: skip
+    return FileTable(spec)
+
+
 def columns_of(spec: InputSpec, changes: bool, budget: int) -> dict[str, str | None]:
     """Return the names of the file's columns for its relation, and their Arrow types.
 
@@ -160,16 +219,23 @@ def columns_of(spec: InputSpec, changes: bool, budget: int) -> dict[str, str | N
     InputFileError, UsageError, MemoryBudgetError
         As `open_input`; and if two columns have the same name, or the file can be read once only.
     """
+    reader = _open_repeatable(spec, changes, budget)
+    reader.close()
+    return {name: None if kind == str(pa.null()) else kind for name, kind in reader.columns}
+
+
+def _open_repeatable(spec: InputSpec, changes: bool, budget: int) -> Reader:
+    """Open a file that is opened again for its rows, with distinct names of columns."""
     if spec.path.is_fifo():
         raise UsageError(f"'{spec.path}' can be read once only, and its columns are needed before.\n  Name a file.")
     reader = open_input(spec, None, changes, budget)
-    reader.close()
     names = [name for name, _ in reader.columns]
     if doubled := [name for name in names if names.count(name) > 1]:
+        reader.close()
         raise UsageError(
             f"'{spec.path}' has two columns '{doubled[0]}'.\n  Choose among them, as in '{spec}?columns=0,1'."
         )
-    return {name: None if kind == str(pa.null()) else kind for name, kind in reader.columns}
+    return reader
 
 
 # Conversion of a file's rows to the declared types of its relation.

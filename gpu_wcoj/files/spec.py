@@ -100,8 +100,13 @@ def parse_input(text: str) -> InputSpec:
     ('\t', False, 1)
     """
     relation, equals, location = text.partition("=")
+    return _located(relation if equals else "", location, text)
+
+
+def _located(relation: str, location: str, text: str) -> InputSpec:
+    """Parse a path, perhaps with options; `text` is the whole of it in messages."""
     path, _, query = location.rpartition("?") if "?" in location and not _is_there(location) else (location, "", "")
-    if not equals or not relation or not path:
+    if not relation or not path:
         raise UsageError(f"'{text}' does not say which file feeds which relation.\n  Write {_SHAPE}.")
     fields: dict[str, object] = {}
     for part in filter(None, query.split("&")):
@@ -128,6 +133,44 @@ def parse_input(text: str) -> InputSpec:
     return spec
 
 
+def named_files(relation: str, location: str | os.PathLike[str]) -> InputSpec | None:
+    """Return the files that a name, a folder or a pattern stands for; None if there are none.
+
+    A text may have options, as those of `parse_input`.
+
+    Raises
+    ------
+    UsageError
+        If the options are not allowed, or are those of changes: `weight` and `tick`.
+    """
+    if location in ("", "-") or "\0" in str(location):
+        return None
+    spec = _located(relation, location, location) if isinstance(location, str) else InputSpec(relation, Path(location))
+    text = str(spec.path)
+    if not (_is_there(text) or _is_pattern(text) or _ADDRESS.match(text)):
+        return None
+    if spec.weight is not None or spec.tick is not None:
+        raise UsageError(
+            f"'{location}': the options 'weight' and 'tick' are for the command line.\n"
+            "  Call a column of weights 'weight', and pass the rows to apply()."
+        )
+    try:
+        return united([spec])[0]
+    except InputFileError:
+        if _is_there(text):
+            raise
+        return None  # a pattern without files
+
+
+def files_of_text(name: str) -> InputSpec | None:
+    """Return the files that SQL names in place of a relation; None for names of another kind."""
+    return named_files(name, Path(name).expanduser()) if "." in name or "/" in name else None
+
+
+def _is_pattern(path: str) -> bool:
+    return any(char in path for char in "*[")
+
+
 def _files_of(path: Path) -> list[Path]:
     """Return the files of a folder or a pattern by their names, and any other path as it is.
 
@@ -138,7 +181,7 @@ def _files_of(path: Path) -> list[Path]:
             f"'{path}' is not a file of this machine.\n  Copy it first, or read it with Polars or DuckDB and pass the "
             "rows in Python."
         )
-    is_pattern = not _is_there(str(path)) and any(char in str(path) for char in "*[")
+    is_pattern = not _is_there(str(path)) and _is_pattern(str(path))
     if not is_pattern and not os.path.isdir(path):
         return [path]
     found = sorted(glob(str(path), recursive=True)) if is_pattern else sorted(map(str, path.iterdir()))

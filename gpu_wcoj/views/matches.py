@@ -27,7 +27,7 @@ from gpu_wcoj.arrow.write import decode
 from gpu_wcoj.arrow_rows import ArrowRows, one_piece
 from gpu_wcoj.data.column import Column, Int64Array
 from gpu_wcoj.data.rows import Row, weight_name
-from gpu_wcoj.engine.ingest import Incoming, are_numbered, read_change
+from gpu_wcoj.engine.ingest import Incoming, are_numbered, read_change, with_file
 from gpu_wcoj.errors import ColumnError, SchemaError, UsageError, entry_point
 from gpu_wcoj.program import Program
 from gpu_wcoj.query.motif.compile import ROW, Element, Graph, Part
@@ -464,7 +464,8 @@ class PackedMatches(ArrowRows):
 
 
 def as_table(data: Any, what: str) -> Any:
-    """Return data as a table; the rows of a `ZSet` are repeated by their weights."""
+    """Return data, or a file, as a table; the rows of a `ZSet` are repeated by their weights."""
+    data = with_file(what.removeprefix("the "), data)
     if not isinstance(data, ZSet):
         return as_arrow_or_spark(data, what)
     weights = data.weights
@@ -538,6 +539,7 @@ class Table:
             If a deleted row is missing, or an inserted vertex is present.
         """
         what = self.contents.what
+        data = with_file(self.name, data)
         if isinstance(data, ZSet):
             data = data.with_weight_name("weight")
         rows, weights = split_change(

@@ -10,8 +10,8 @@ from typing import Any, Literal, Self, overload
 
 from gpu_wcoj.arrow.table import columns_by_name
 from gpu_wcoj.backend import BackendName
-from gpu_wcoj.data.rows import merge_relations
 from gpu_wcoj.data.schema import DataType
+from gpu_wcoj.engine.ingest import merge_relations
 from gpu_wcoj.engine.options import ProgramOptions, validate_flag, validate_functions
 from gpu_wcoj.errors import CheckpointError, UnknownRelationError, UsageError, entry_point, listed
 from gpu_wcoj.locks import NotCopied, StateLock
@@ -178,7 +178,7 @@ def view(
     )  # fmt: skip
     if prepared is None:
         if isinstance(relations, Mapping):
-            relations, more = None, merge_relations(relations, more)
+            relations, more = None, merge_relations(relations, more, reads_files=False)
         validate_flag("scan", scan)
         return _motif_view(str(text), relations, more, options, scan)
     program, rows = prepared.start(options)
@@ -360,9 +360,9 @@ class Connection(NotCopied, SeveralAnswers):
         GpuWcojError
             Also every error of `gpu_wcoj.view`; the other views are as before.
         """
-        merged = merge_relations(relations, more)
-        source = QuerySource(text, language, dialect, arguments, None, validate_functions("functions", functions))
         spoken = language if language is not None or not isinstance(text, str) else language_of(text)
+        merged = merge_relations(relations, more, reads_files=spoken != "motif")
+        source = QuerySource(text, language, dialect, arguments, None, validate_functions("functions", functions))
         if isinstance(text, str) and spoken == "motif":
             given = {"arguments": arguments, "functions": functions, "outputs": outputs}
             refuse_options(option for option, value in given.items() if value)

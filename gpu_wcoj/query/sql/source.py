@@ -297,7 +297,7 @@ class Place:
         """Return the error for an unknown relation."""
         names = list(available)
         remedy = f"Pass its rows: {node.name}=..." if what == "relations" and not names else ""
-        is_path = re.fullmatch(r"[^*?:]+[./][^*?:]+", node.name) and what == "relations"
+        is_path = re.fullmatch(r"[^?:]+[./][^?:]+", node.name) and what == "relations"
         if is_path and not os.path.exists(node.name):
             remedy = f"There is no file '{node.name}'."
         where = "" if "relations" in what else f"unknown {what.removesuffix('s')} '{node.name}'."
@@ -352,6 +352,7 @@ def statements(text: str, dialect: str, place: Place, functions: Collection[str]
                 setattr(parser, table, known)
             nodes = [_as_query(node) for node in parser.parse(tokens, text) if node is not None]
         for node in nodes:
+            _name_files(node)
             _mark_aggregates(_check_depth(node, place), functions)
             if _TRAILING_ZERO.search(text):
                 _shorten_compared(node)
@@ -403,6 +404,26 @@ def _shorten_compared(root: Node) -> None:
             shorter = exp.Literal.number(number.this.rstrip("0").rstrip(".") or "0")
             shorter.meta.update(number.meta)
             number.replace(shorter)
+
+
+_FILE_READERS = {"read_csv", "read_csv_auto", "read_parquet", "parquet_scan", "read_json", "read_json_auto"}
+"""DuckDB's functions of FROM that read files whose form is found out."""
+
+
+def _name_files(root: Node) -> None:
+    """Replace functions that read a file, without options, by the name of the file."""
+    from sqlglot import expressions as exp
+
+    for table in root.find_all(exp.Table):
+        call = table.this
+        if isinstance(call, (exp.ReadCSV, exp.ReadParquet, exp.Anonymous)):
+            name = call.name if isinstance(call, exp.Anonymous) else call.sql_name()
+            arguments = [*([] if isinstance(call, exp.Anonymous) else [call.this]), *call.expressions]
+            arguments = [argument for argument in arguments if argument is not None]
+            if name.lower() in _FILE_READERS and len(arguments) == 1 and arguments[0].is_string:
+                file = exp.to_identifier(arguments[0].this, quoted=True)
+                file.meta.update(arguments[0].meta)
+                table.set("this", file)
 
 
 def _mark_aggregates(calls: Iterable[Node], functions: Iterable[str]) -> None:
