@@ -170,7 +170,7 @@ def as_table(
     null_types: Sequence[DataType | None] | None = None,
     string: Dictionary | None = None,
     binary: Dictionary | None = None,
-    arrange: Callable[[tuple[str, ...]], Sequence[int]] | None = None,
+    arrange: Callable[[tuple[str, ...], Sequence[Any]], tuple[tuple[str, ...], Sequence[Any]]] | None = None,
     unread: Collection[int] = (),
 ) -> tuple[tuple[str, ...], list[Column]]:
     """Return names and columns of a table-like object.
@@ -196,8 +196,8 @@ def as_table(
     string, binary
         The dictionaries that text and bytes are added to; new ones if None.
     arrange
-        Gets the names of a table that has columns, as `Numbered` if they are generated, and returns the positions of
-        the columns to read, in the order of `types` and `null_types`. By default all columns.
+        Gets the names of a table that has columns, as `Numbered` if they are generated, and the columns; returns those
+        to read, in the order of `types` and `null_types`. By default all columns.
     unread
         Positions of columns, in that order, that are not looked at, whatever their type. They hold zeros.
 
@@ -209,8 +209,7 @@ def as_table(
     """
     names, arrays = _named_columns(data, len(types or ()), what)
     if arrange is not None and names:
-        order = arrange(names)
-        names, arrays = tuple(names[i] for i in order), [arrays[i] for i in order]
+        names, arrays = arrange(names, arrays)
     names, arrays = tuple(names), collected(names, arrays, what, unread)
     kinds = [*(types or ()), *[None] * len(names)]
     string = Dictionary("string") if string is None else string

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from gpu_wcoj.arrow.change_feeds import as_weighted
 from gpu_wcoj.arrow.table import Numbered, as_table
 from gpu_wcoj.data.column import Column, Dictionary, on_host
 from gpu_wcoj.data.rows import as_weights, weight_among
@@ -95,13 +96,16 @@ def read_change(
     data = with_file(relation, data)
     has_weights = False
 
-    def arranged(names: tuple[str, ...]) -> list[int]:
-        """Return the positions of the relation's columns in its order, then that of the weights."""
+    what = f"relation '{relation}'"
+    known_names = None if relation_names is None or _is_positional(tuple(relation_names)) else relation_names
+
+    def arranged(names: tuple[str, ...], arrays: Sequence[Any]) -> tuple[tuple[str, ...], Sequence[Any]]:
+        """Return the relation's columns in its order, then that of the weights."""
+        if reserves_weight and arity is not None and {*names}.difference(known_names or names[:arity], ("weight",)):
+            names, arrays = as_weighted(names, arrays, known_names, arity, what) or (names, arrays)
         columns, weight = list(range(len(names))), None
         if reserves_weight and (arity is None or len(names) == arity + 1):
-            weight = weight_among(
-                names, None if relation_names is None or are_numbered(relation_names) else relation_names
-            )
+            weight = weight_among(names, known_names)
             if arity is None and weight is not None and names.count(weight) > 1:
                 raise SchemaError.duplicate("column", weight, f"in relation '{relation}'", "Rename one of them.")
             if arity is not None and (weight is None or names.count(weight) != 1):
@@ -121,9 +125,9 @@ def read_change(
             columns = [columns[i] for i in column_order(relation, column_names, relation_names, is_declared)]
         nonlocal has_weights
         has_weights = weight is not None
-        return columns if weight is None else [*columns, names.index(weight)]
+        columns = columns if weight is None else [*columns, names.index(weight)]
+        return tuple(names[i] for i in columns), [arrays[i] for i in columns]
 
-    what = f"relation '{relation}'"
     names, encoded = as_table(
         data, what, null_types=types, string=string, binary=binary, arrange=arranged, unread=unread or ()
     )

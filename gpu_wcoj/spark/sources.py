@@ -24,6 +24,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from gpu_wcoj.arrow.change_feeds import CODED, ENVELOPE, ENVELOPE_COLUMNS, OPERATIONS, WHOLE_ROWS, Coded
 from gpu_wcoj.errors import (
     ColumnError,
     SchemaError,
@@ -46,68 +47,11 @@ if TYPE_CHECKING:
 # Formats of change data: their columns and codes, and detection by columns.
 
 
-@dataclass(frozen=True)
-class Coded:
-    """A format in which a column of codes marks each row as an insertion or a deletion."""
-
-    column: str
-    inserts: tuple[str | int, ...]
-    deletes: tuple[str | int, ...]
-    beside: tuple[str, ...] = ()
-    """Columns that the source adds and that are not data."""
-
-    @property
-    def codes(self) -> tuple[str | int, ...]:
-        """All codes."""
-        return self.inserts + self.deletes
-
-    @staticmethod
-    def from_codes(column: str, codes: Mapping[str | int, int]) -> Coded:
-        """Return a format with user-defined codes: 1 for an insertion, -1 for a deletion."""
-        return Coded(
-            column,
-            tuple(code for code, sign in codes.items() if sign == 1),
-            tuple(code for code, sign in codes.items() if sign == -1),
-        )
-
-
-def _both_cases(*codes: str) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(spelt for code in codes for spelt in (code, code.upper())))
-
-
-CODED = {
-    "delta_cdf": Coded(
-        "_change_type",
-        ("insert", "update_postimage"),
-        ("delete", "update_preimage"),
-        ("_commit_version", "_commit_timestamp"),
-    ),
-    "iceberg": Coded(
-        "_change_type",
-        ("INSERT", "UPDATE_AFTER"),
-        ("DELETE", "UPDATE_BEFORE"),
-        ("_change_ordinal", "_commit_snapshot_id"),
-    ),
-    "flink": Coded("row_kind", ("+I", "+U", "INSERT", "UPDATE_AFTER"), ("-D", "-U", "DELETE", "UPDATE_BEFORE")),
-    "risingwave": Coded("changelog_op", (1, 3), (2, 4), ("_changelog_row_id",)),
-    "sign": Coded("sign", (1,), (-1,)),
-    # Updates have no code without a row image: the old row is needed to retract it.
-    "op": Coded(
-        "op",
-        _both_cases("i", "insert", "c", "create", "r", "read", "+i", "+u", "+", "update_after", "update_postimage"),
-        _both_cases("d", "delete", "-d", "-u", "-", "update_before", "update_preimage"),
-    ),
-}
-"""The formats with a column of codes. ``delta_cdf`` is also the format of Spark's own changes (from 4.2 on)."""
-
 WEIGHT = "weight"
 """The column of weights, in the input and in the output."""
 
 ORDER = "_order_"
 """The prefix of the order columns in normalised rows; an integer follows."""
-
-ENVELOPE = ("before", "after", "op")
-"""The fields of Debezium's envelope that describe the change."""
 
 
 def order_columns(names: Sequence[str]) -> list[str]:
@@ -153,7 +97,7 @@ def _enveloped(schema: StructType) -> list[DetectedFormat]:
     return [
         DetectedFormat("debezium", field.name, f"by the fields 'before', 'after' and 'op' of the column '{field.name}'")
         for field in schema
-        if field.name in {"payload", "value"} and is_envelope(field.dataType)
+        if field.name in ENVELOPE_COLUMNS and is_envelope(field.dataType)
     ]
 
 
@@ -425,8 +369,8 @@ def _images(envelope: Mapping[str, Column], prefix: str) -> Column:
     )
 
 
-_WHOLE_ROWS = ". Let the source write whole rows (Postgres: REPLICA IDENTITY FULL), and drop tombstones."
-_OPS = ": allowed are c, r, u and d. Filter others out, and tombstones, before; after a truncate, start anew."
+_WHOLE_ROWS = f". {WHOLE_ROWS}"
+_OPS = f": allowed are c, r, u and d. {OPERATIONS}"
 
 
 def _moment(schema: StructType, name: str) -> Column:

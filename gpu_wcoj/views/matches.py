@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from gpu_wcoj.arrow.change_feeds import as_weighted
 from gpu_wcoj.arrow.indexed_table import (
     IndexedTable,
     RowIndex,
@@ -543,7 +544,7 @@ class Table:
         if isinstance(data, ZSet):
             data = data.with_weight_name("weight")
         rows, weights = split_change(
-            self._named(as_arrow_or_spark(data, what)), what, self.names, self.contents.schema.names
+            self._named(self._as_weighted(as_arrow_or_spark(data, what))), what, self.names, self.contents.schema.names
         )
         refuse_nulls(rows, self.keys, what)
         _, rows = self.contents.unify_types(rows)
@@ -563,6 +564,13 @@ class Table:
             return data
         called = [*self.names, weight_name(self.names)][: len(names)]
         return data.toDF(*called) if is_of_spark(data) else data.rename_columns(called)
+
+    def _as_weighted(self, data: Any) -> Any:
+        """Return changes of a known format as rows with weights, other rows as they are."""
+        if is_of_spark(data) or not {*data.column_names}.difference(self.names, ("weight",)):
+            return data
+        weighted = as_weighted(data.column_names, data.columns, self.names, len(self.names), self.contents.what)
+        return data if weighted is None else pa.table(weighted[1], names=list(weighted[0]))
 
     def find(self, rows: Any, times: Int64Array) -> Int64Array:
         """Return the numbers of `times` stored rows equal to each of `rows`."""
