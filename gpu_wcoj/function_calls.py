@@ -622,12 +622,15 @@ class BoundGroups:
     ----------
     kinds
         The types of the columns.
+    results
+        The types of the results' columns, None if unknown: these may have a finer unit or scale than the results.
     dictionaries
         The program's dictionaries of text and of bytes.
     """
 
     functions: GroupFunctions
     kinds: tuple[DataType, ...]
+    results: tuple[DataType | None, ...]
     dictionaries: tuple[Dictionary, Dictionary]
 
     def compute(self, where: str, rows: GroupRows) -> ComputedRows:
@@ -650,8 +653,8 @@ class BoundGroups:
                 functions.expressions, arrays, rows.owner[order], functions.returns, functions.is_window
             )
             results = [
-                encode(array, kind, string=self.dictionaries[0], binary=self.dictionaries[1])
-                for array, kind in zip(values, functions.returns, strict=True)
+                _in_unit(encode(array, kind, string=self.dictionaries[0], binary=self.dictionaries[1]), wanted)
+                for array, kind, wanted in zip(values, functions.returns, self.results, strict=True)
             ]
         except (ValueError, UnsupportedTypeError, TypeMismatchError) as error:
             reason = str(error).splitlines()[0].rstrip(".")
@@ -705,14 +708,22 @@ class FunctionCalls:
         """Return a function within the program, always the same one."""
         return self._bound.setdefault(function, BoundFunction(function, self.dictionaries))
 
-    def bind_groups(self, functions: GroupFunctions, kinds: tuple[DataType, ...]) -> BoundGroups:
-        """Return functions of groups, over columns of these types."""
-        return BoundGroups(functions, kinds, self.dictionaries)
+    def bind_groups(
+        self, functions: GroupFunctions, kinds: tuple[DataType, ...], results: tuple[DataType | None, ...]
+    ) -> BoundGroups:
+        """Return functions of groups, over columns of these types; see `BoundGroups`."""
+        return BoundGroups(functions, kinds, results, self.dictionaries)
 
     def begin(self) -> None:
         """Begin a tick, in which functions are called once for equal arguments."""
         for bound in self._bound.values():
             bound.begin()
+
+
+def _in_unit(column: Column, wanted: DataType | None) -> Column:
+    """Return results in the unit of times or the scale of decimals of their column."""
+    has_other = wanted is not None and wanted.scale is not None and wanted.scale != column.type.scale
+    return column.as_type(wanted) if wanted is not None and has_other else column
 
 
 def _failed(failure: Failure) -> Outcomes:

@@ -189,6 +189,19 @@ class DataType:
         return 1
 
     @property
+    def scale(self) -> int | None:
+        """The digits behind the point of a decimal in 64 bits or of seconds of a time; None for other types.
+
+        Examples
+        --------
+        >>> DataType("decimal128(5, 2)").scale, DataType("timestamp[ms]").scale, DataType("int64").scale
+        (2, 3, None)
+        """
+        if self.family in _WITH_UNITS:
+            return 3 * TIME_UNITS.index(_unit(self))
+        return _scale(self) if self.family == "decimal" else None
+
+    @property
     def code_range(self) -> tuple[int, int]:
         """The smallest and the largest code of a value of this type.
 

@@ -360,6 +360,9 @@ class EncodeValue(Protocol):
         ...
 
 
+BindGroups = Callable[[GroupFunctions, tuple[DataType, ...], tuple[DataType | None, ...]], BoundGroups]
+
+
 @dataclass(frozen=True)
 class Kinds:
     """Types of variables and of columns.
@@ -377,7 +380,8 @@ class Kinds:
     bind
         Map a function to the same function within the program; None if there are none.
     bind_groups
-        Map functions of groups, and the types of the rows, to the same within the program; None if there are none.
+        Map functions of groups, the types of the rows and those of the results, which may be unknown, to the same
+        within the program; None if there are none.
     """
 
     of: Callable[[Rule], Mapping[str, DataType | None]]
@@ -385,7 +389,7 @@ class Kinds:
     column: Callable[[str, int], DataType | None]
     signed: Callable[[Rule], Collection[str]] = lambda _: ()
     bind: Callable[[TypedFunction], PythonFunction] | None = None
-    bind_groups: Callable[[GroupFunctions, tuple[DataType, ...]], BoundGroups] | None = None
+    bind_groups: BindGroups | None = None
 
 
 def _whole_number(kind: DataType | None, value: object, op: str = "", /) -> int:  # noqa: ARG001  # as it is called
@@ -467,7 +471,7 @@ def formula_of(
     name = computed.variable.name
     translation = _Translation(resolve, nulls, types, kinds)
     result = types.get(name) or INT64
-    formula = translation.formula(computed.call, result)
+    formula = translation.scaled(computed.call, result)
     arguments = tuple(translation.arguments)
     made = Calculation(
         name, "formula", arguments, ("integer",) * len(arguments), result.family, formula=formula, text=computed.call,
@@ -544,7 +548,7 @@ class _Translation:
         if term.op == "case":
             n_paired = len(term.arguments) // 2 * 2
             return Formula("case", tuple(
-                self.formula(argument, BOOL) if i % 2 == 0 and i < n_paired else self._scaled(argument, expected)
+                self.formula(argument, BOOL) if i % 2 == 0 and i < n_paired else self.scaled(argument, expected)
                 for i, argument in enumerate(term.arguments)
             ))  # fmt: skip
         if term.op == "cat" and len(term.arguments) > 2:
@@ -604,7 +608,7 @@ class _Translation:
         parts = []
         for side, mirrored in ((left, MIRRORED[op]), (right, op)):
             is_constant = isinstance(self.term(side), Constant) or is_spelled(side)
-            part = self.formula(side, common, mirrored) if is_constant else self._scaled(side, common)
+            part = self.formula(side, common, mirrored) if is_constant else self.scaled(side, common, "scale")
             parts.append(_with_one_zero(part, common))
         return Formula(op, tuple(parts), family=family)
 
@@ -621,18 +625,25 @@ class _Translation:
         part = _with_one_zero(self.formula(value, kind), kind)
         return Formula("among", (part,), codes=tuple(sorted(set(codes))), has_null=NULL in constants)
 
-    def _scaled(self, expression: Expression, expected: DataType) -> Formula:
-        """Return the formula of an expression, rescaled to the scale of an expected decimal type."""
+    def scaled(self, expression: Expression, expected: DataType, op: str = "+") -> Formula:
+        """Return the formula of an expression in the scale of a decimal type, or the unit of times, that is expected.
+
+        A value that int64 does not hold there has no result; with `op` ``scale`` it is the largest or smallest one.
+        """
         formula = self.formula(expression, expected)
         term = self.term(expression)
         kind = None if isinstance(term, Constant) else self.kind(expression)
-        if expected.family != "decimal" or kind is None or _scale_of(kind) == _scale_of(expected):
+        if kind is None or expected.scale is None or _scale_of(kind) == _scale_of(expected):
             return formula
+        if isinstance(term, Call) and term.op == "case":  # whose values are in this scale
+            return formula
+        parts = (formula,) if op == "scale" else (formula, Formula("constant", code=0))
         made = Calculation(
-            "#", "scale", ("#0",), (kind.family,), "decimal", scales=(_scale_of(kind),), scale=_scale_of(expected),
-            max_code=_MOST,
+            "#", op, ("#0", "#1")[: len(parts)], (kind.family, "integer")[: len(parts)], "decimal",
+            scales=(_scale_of(kind), 0)[: len(parts)], scale=_scale_of(expected),
+            max_code=expected.code_range[1] if op != "scale" else _MOST,
         )  # fmt: skip
-        return Formula("call", (formula,), calculation=made)
+        return Formula("call", parts, calculation=made)
 
 
 def _with_one_zero(part: Formula, kind: DataType) -> Formula:
@@ -649,16 +660,13 @@ def _common(kinds: Sequence[DataType | None]) -> DataType:
     typed = [kind for kind in kinds if kind is not None]
     if len(typed) < 2:
         return typed[0] if typed else INT64
-    left, right = typed
-    if "decimal" in (left.family, right.family):
-        return max(typed, key=_scale_of)
-    return left
+    return max(typed, key=_scale_of)
 
 
 def comparable(
     left: str, right: str, types: Mapping[str, DataType | None], calculations: list[Calculation]
 ) -> tuple[str, str]:
-    """Return the names of two operands; of decimals, the coarser is rescaled to the finer scale.
+    """Return the names of two operands; of decimals or times, the coarser is rescaled to the finer scale or unit.
 
     Examples
     --------
@@ -668,8 +676,6 @@ def comparable(
     (('x', 'y*10^2'), 'y*10^2 = scale(y)')
     """
     kinds = [types.get(left) or INT64, types.get(right) or INT64]
-    if "decimal" not in {kind.family for kind in kinds}:
-        return left, right
     scales = list(map(_scale_of, kinds))
     names = [left, right]
     finest = max(scales)
@@ -699,7 +705,7 @@ _MOST = (1 << 63) - 1
 
 
 def _scale_of(kind: DataType) -> int:
-    return kind.digits[1] if kind.family == "decimal" else 0
+    return kind.scale or 0
 
 
 def _kind_of_constant(value: object, result: DataType) -> DataType:

@@ -721,7 +721,9 @@ def computed_groups_plan(
         ),
         tuple((column, head.flag(column)) for column in range(groups.n_passed)),
         tuple((column, flag) for column in results if (flag := head.flag(column)) is not None),
-        kinds.bind_groups(groups.functions, of_types),
+        kinds.bind_groups(
+            groups.functions, of_types, tuple(kinds.column(groups.relation, column) for column in results)
+        ),
     )
 
 

@@ -82,6 +82,8 @@ INSTEAD = {
     "Tuple": "Name its columns one by one.",
 }
 """Advice for unsupported syntax, by class of node."""
+_MOMENT, _ZONED = DataType("timestamp[us]"), DataType("timestamp[us, tz=UTC]")
+"""Types that dates and times have where they are compared with others."""
 Make = Callable[[Sequence[Expression]], Expression]
 
 
@@ -145,7 +147,7 @@ class Coercion(RuleWriter):
                 raise self.place.mistyped(f"a time with a zone is compared with a value of type {label(kind)}", node)
         if self.kind(right) == "date32[day]" or self.kind(left) == "date32[day]":
             left, right = self._as_days(left, node), self._as_days(right, node)
-        left, right = as_text(left), as_text(right)
+        left, right = self._as_moments(as_text(left), as_text(right))
         self._check_groups(left, right, node)
         self._check_times(left, right, node)
         families = [self._family(value) for value in (left, right)]
@@ -161,6 +163,20 @@ class Coercion(RuleWriter):
         if time.strip("0:."):
             raise self.place.mistyped("a time is compared with a value of type 'date'", node)
         return Call(DATE, (Constant(day),))
+
+    def _as_moments(self, *values: Expression) -> tuple[Expression, ...]:
+        """Convert dates beside timestamps to these, as midnight, and both to times with a zone beside such times."""
+        kinds = [self.kind(value) for value in values]
+        families = {DataType(kind).family for kind in kinds if kind is not None and group_of(kind) == "time"}
+        if len(families) < 2 or any(kind is not None and group_of(kind) != "time" for kind in kinds):
+            return values
+        word, to = ("TIMESTAMPTZ", _ZONED) if "zoned" in families else ("TIMESTAMP", _MOMENT)
+        return tuple(
+            value
+            if kind is None or DataType(kind).family == to.family
+            else sql_call(f'CAST("{sql_expressions.column_name(0)}" AS {word})', (value,), (DataType(kind),), to)
+            for value, kind in zip(values, kinds, strict=True)
+        )
 
     def _converted(self, value: Expression, target: str, scale: int = 0) -> Expression:
         """Convert a non-null value to a double or a decimal; constants stay as they are."""
@@ -189,11 +205,6 @@ class Coercion(RuleWriter):
         if is_wide and not is_constant and not is_join:
             raise self.place.mistyped(
                 f"values of the types {label(kinds[0])} and {label(kinds[1])} do not compare", node
-            )
-        if groups == {"time"} and len({DataType(kind).family for kind in kinds if kind is not None}) > 1:
-            types = f"{label(kinds[0])} and {label(kinds[1])}"
-            raise self.place.mistyped(
-                f"this compares values of the types {types}; give both columns one of the two", node
             )
 
     def _check_times(self, left: Expression, right: Expression, node: Node) -> None:
@@ -234,6 +245,11 @@ class Coercion(RuleWriter):
                 result = [
                     row for branch, values in result for row in self._column_as(branch, values, column, target, scale)
                 ]
+            moments = self._as_moments(*(values[column] for _, values in result))
+            result = [
+                (branch, (*values[:column], moment, *values[column + 1 :]))
+                for (branch, values), moment in zip(result, moments, strict=True)
+            ]
             if any(is_date(values[column]) for _, values in result):
                 kinds = [self.kind(values[column]) or "" for _, values in result]
                 if any(kind.startswith(("date", "timestamp")) for kind in kinds):
@@ -261,7 +277,7 @@ class Coercion(RuleWriter):
                 if kind is not None and not kind.startswith(("date", "timestamp")):
                     raise self.place.mistyped(f"a date cannot be combined with a value of type {label(kind)}", node)
             converted = [as_text(value) for value in converted]
-        return converted
+        return list(self._as_moments(*converted))
 
     def _column_as(
         self, branch: Branch, values: Values, position: int, target: str, scale: int
