@@ -653,8 +653,8 @@ class BoundGroups:
                 functions.expressions, arrays, rows.owner[order], functions.returns, functions.is_window
             )
             results = [
-                _in_unit(encode(array, kind, string=self.dictionaries[0], binary=self.dictionaries[1]), wanted)
-                for array, kind, wanted in zip(values, functions.returns, self.results, strict=True)
+                _in_unit(encode(array, kind, string=self.dictionaries[0], binary=self.dictionaries[1]), to)
+                for array, kind, to in zip(values, functions.returns, self.results, strict=True)
             ]
         except (ValueError, UnsupportedTypeError, TypeMismatchError) as error:
             reason = str(error).splitlines()[0].rstrip(".")
@@ -720,10 +720,9 @@ class FunctionCalls:
             bound.begin()
 
 
-def _in_unit(column: Column, wanted: DataType | None) -> Column:
+def _in_unit(column: Column, to: DataType | None) -> Column:
     """Return results in the unit of times or the scale of decimals of their column."""
-    has_other = wanted is not None and wanted.scale is not None and wanted.scale != column.type.scale
-    return column.as_type(wanted) if wanted is not None and has_other else column
+    return column if to is None or to.scale in (None, column.type.scale) else column.as_type(to)
 
 
 def _failed(failure: Failure) -> Outcomes:

@@ -190,7 +190,7 @@ class DataType:
 
     @property
     def scale(self) -> int | None:
-        """The digits behind the point of a decimal in 64 bits or of seconds of a time; None for other types.
+        """The digits behind the point of a decimal, or of the seconds of a time; None for others.
 
         Examples
         --------

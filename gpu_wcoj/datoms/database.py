@@ -9,7 +9,7 @@ from functools import partial
 from itertools import count
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 from uuid import uuid4
 
 import numpy as np
@@ -19,15 +19,35 @@ from gpu_wcoj.checkpoint.folder import Folder, OsFolder, WatchedFolder, write_wh
 from gpu_wcoj.checkpoint.manifest import read_file
 from gpu_wcoj.checkpoint.state import Run, read_rows, read_values, write_rows, write_values
 from gpu_wcoj.data.column import Dictionary
-from gpu_wcoj.datoms.schema import Attribute, Texts, read_forms, read_schema, read_schema_text
+from gpu_wcoj.datoms.schema import Attribute, Texts, attribute_name, code_of, read_forms, read_schema, read_schema_text
 from gpu_wcoj.datoms.store import Bulk, Delta, Pairs, Report, Store
 from gpu_wcoj.datoms.subscription import BoundQuery, Follower, Subscription
 from gpu_wcoj.datoms.transaction import FormReader
 from gpu_wcoj.engine.options import ProgramOptions
-from gpu_wcoj.errors import CheckpointDamagedError, CheckpointError, SchemaError, UsageError, entry_point
+from gpu_wcoj.errors import (
+    CheckpointDamagedError,
+    CheckpointError,
+    SchemaError,
+    UnknownNameError,
+    UsageError,
+    entry_point,
+    listed,
+    nearest,
+)
 from gpu_wcoj.locks import NotCopied, StateLock
 
 T = TypeVar("T")
+
+_CURRENT = "It stores the current datoms only: copy it with checkpoint and restore, or keep the reports of transact."
+_ELSEWHERE = {
+    **dict.fromkeys(("as_of", "since", "history", "tx_range", "log"), _CURRENT),
+    **dict.fromkeys(("pull", "pull_many", "touch"), "Call entity(id), or name the attributes in a query."),
+    **dict.fromkeys(("q", "find"), "Call query(text)."),
+    "entid": "Call entity([attribute, value]), which has ':db/id'.",
+    **dict.fromkeys(("with_", "db_with"), "Call transact on a copy, which checkpoint and restore make."),
+    **dict.fromkeys(("listen", "on_change"), "Call subscribe(query)."),
+}
+"""Names of Datomic's and DataScript's interfaces, and what there is instead."""
 
 _ids = count()
 _retry = object()
@@ -271,6 +291,88 @@ class Database(NotCopied):
             return follower.shape_answer(follower.first)
 
         return self._run_exclusively("a query", answer, inputs)
+
+    def datoms(self, entity: Any = None, attribute: str | None = None) -> list[tuple[int, str, Any]]:
+        """Return datoms as rows of entity, attribute and value, by attribute, entity and value.
+
+        Parameters
+        ----------
+        entity
+            An id or a lookup reference ``[a, v]``, for the datoms of one entity.
+        attribute
+            The name of an attribute, for its datoms only.
+
+        Examples
+        --------
+        >>> db = Database()
+        >>> report = db.transact([{":db/id": 1, ":name": "Ann", ":age": 30}, {":db/id": 2, ":name": "Bob"}])
+        >>> db.datoms(attribute=":name")
+        [(1, ':name', 'Ann'), (2, ':name', 'Bob')]
+        """
+
+        def read() -> list[tuple[int, str, Any]]:
+            if attribute is not None:
+                _ = self.store.attribute(attribute)
+            return self.store.rows(None if entity is None else self._entity_id(entity), attribute)
+
+        return self._run_exclusively("reading datoms", read)
+
+    def entity(self, entity: Any) -> dict[str, Any]:
+        """Return the attributes of an entity with their values, and ``:db/id``.
+
+        Attributes with several values have a list of them. References are ids.
+
+        Parameters
+        ----------
+        entity
+            An id or a lookup reference ``[a, v]``.
+
+        Examples
+        --------
+        >>> db = Database(schema={":to": {":db/valueType": ":db.type/ref", ":db/cardinality": ":db.cardinality/many"}})
+        >>> report = db.transact([{":db/id": 1, ":name": "Ann", ":to": [2, 3]}])
+        >>> db.entity(1)
+        {':db/id': 1, ':name': 'Ann', ':to': [2, 3]}
+        """
+
+        def read() -> dict[str, Any]:
+            entity_id = self._entity_id(entity)
+            found: dict[str, Any] = {":db/id": entity_id}
+            for _, name, value in self.store.rows(entity_id, None):
+                if self.store.attribute(name).many:
+                    found.setdefault(name, []).append(value)
+                else:
+                    found[name] = value
+            return found
+
+        return self._run_exclusively("reading an entity", read)
+
+    if not TYPE_CHECKING:  # a type checker shall report such names
+
+        def __getattr__(self, name: str) -> Any:
+            public = [public for public in dir(type(self)) if not public.startswith("_")]
+            remedy = _ELSEWHERE.get(name, f"Public names are: {listed(public)}.{nearest(name, public)}")
+            raise UnknownNameError.with_parts(f"a database has no '{name}'", got=name, remedy=remedy)
+
+    def _entity_id(self, entity: Any) -> int:
+        """Return the id of an entity that is named by its id or a lookup reference."""
+        if type(entity) is int:
+            return entity
+        name = attribute_name(entity[0]) if isinstance(entity, (list, tuple)) and len(entity) == 2 else None
+        attribute = None if name is None else self.store.attribute(name)
+        if attribute is None or attribute.unique is None or attribute.type is None:
+            allowed = "an id, or a lookup reference [attribute, value] of an attribute with ':db/unique'"
+            raise UsageError.invalid_value("the entity", entity, allowed)
+        texts, sizes = self.store.texts, self.store.texts.sizes
+        try:
+            entities = self.store.entities(attribute.name, code_of(attribute.type, entity[1], texts))
+        finally:
+            texts.truncate(sizes)
+        if not entities:
+            raise UsageError.with_parts(
+                f"no entity has the value {entity[1]!r:.80} of '{name}'", subject="the entity", got=entity
+            )
+        return entities[0]
 
     def checkpoint(self, path: str | PathLike[str]) -> None:
         """Write all datoms to a folder atomically, and replace a database in it.

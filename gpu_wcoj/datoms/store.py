@@ -228,6 +228,21 @@ class Store:
         pairs = self._forward.get(attribute)
         return pairs is not None and pairs.has(entity, code)
 
+    def rows(self, entity: int | None, attribute: str | None) -> list[tuple[int, str, Any]]:
+        """Return datoms by attribute, entity and value; None for all entities or attributes."""
+        rows: list[tuple[int, str, Any]] = []
+        for one in sorted(self.typed(), key=lambda one: one.name):
+            if attribute not in (None, one.name) or one.type is None:
+                continue
+            if entity is None:
+                entities, codes = self.pairs(one.name).columns()
+            else:
+                codes = np.array(self.values(entity, one.name), np.int64)
+                entities = np.full(len(codes), entity, np.int64)
+            values = self.texts.values(one.type, codes)
+            rows += sorted(((e, one.name, v) for e, v in zip(entities.tolist(), values, strict=True)), key=_by_value)
+        return rows
+
     def entities(self, attribute: str, code: int) -> list[int]:
         """Return the entities that have a value; builds the order by value on first use."""
         forward = self._forward.get(attribute)
@@ -310,6 +325,11 @@ NAMES = ("e", "a", "v")
 
 Parts = Mapping[str, tuple[Int64Array, Int64Array, Int64Array]]
 """Per attribute, entities, codes of values, and weights."""
+
+
+def _by_value(row: tuple[int, str, Any]) -> tuple[int, Any]:
+    entity, _, value = row
+    return entity, str(value) if isinstance(value, UUID) else value
 
 
 def datoms_as_zset(parts: Parts, kind: str, texts: Texts) -> ZSet:

@@ -626,7 +626,7 @@ class _Translation:
         return Formula("among", (part,), codes=tuple(sorted(set(codes))), has_null=NULL in constants)
 
     def scaled(self, expression: Expression, expected: DataType, op: str = "+") -> Formula:
-        """Return the formula of an expression in the scale of a decimal type, or the unit of times, that is expected.
+        """Return the formula of an expression in the scale or unit of the expected type.
 
         A value that int64 does not hold there has no result; with `op` ``scale`` it is the largest or smallest one.
         """
@@ -666,7 +666,7 @@ def _common(kinds: Sequence[DataType | None]) -> DataType:
 def comparable(
     left: str, right: str, types: Mapping[str, DataType | None], calculations: list[Calculation]
 ) -> tuple[str, str]:
-    """Return the names of two operands; of decimals or times, the coarser is rescaled to the finer scale or unit.
+    """Return the names of two operands, the coarser decimal or time in the scale of the finer.
 
     Examples
     --------

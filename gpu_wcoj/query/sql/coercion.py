@@ -165,7 +165,7 @@ class Coercion(RuleWriter):
         return Call(DATE, (Constant(day),))
 
     def _as_moments(self, *values: Expression) -> tuple[Expression, ...]:
-        """Convert dates beside timestamps to these, as midnight, and both to times with a zone beside such times."""
+        """Convert dates beside timestamps to these, and both beside times with a zone."""
         kinds = [self.kind(value) for value in values]
         families = {DataType(kind).family for kind in kinds if kind is not None and group_of(kind) == "time"}
         if len(families) < 2 or any(kind is not None and group_of(kind) != "time" for kind in kinds):
