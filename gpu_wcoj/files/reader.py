@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
 from os import PathLike
 from typing import Final, Protocol
 
@@ -164,17 +163,20 @@ class FileTable(LazyTable):
 
     def __init__(self, spec: InputSpec) -> None:
         self._spec = spec
+        self._schema: pa.Schema | None = None
 
-    @cached_property
+    @property
     def schema(self) -> pa.Schema:
         """Names and types of the columns."""
-        reader = _open_repeatable(self._spec, False, memory_budget())
-        try:
-            names = [name for name, _ in reader.columns]
-            types = next((block.rows.schema.types for block in reader.blocks()), [pa.null()] * len(names))
-        finally:
-            reader.close()
-        return pa.schema(list(zip(names, types, strict=True)))
+        if self._schema is None:
+            reader = _open_repeatable(self._spec, False, memory_budget())
+            try:
+                names = [name for name, _ in reader.columns]
+                types = next((block.rows.schema.types for block in reader.blocks()), [pa.null()] * len(names))
+            finally:
+                reader.close()
+            self._schema = pa.schema(list(zip(names, types, strict=True)))
+        return self._schema
 
     def read(self, names: Sequence[str]) -> pa.Table:
         """Return all rows of these columns."""
