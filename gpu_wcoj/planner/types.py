@@ -740,6 +740,8 @@ class Types:
         """
         self._worked_out, self._common = {}, {}
         for is_last in (False, True):
+            if is_last:
+                self._show_constants()
             while self._derive_once(is_last):
                 pass
         self._check_order()
@@ -756,6 +758,16 @@ class Types:
                     remedy="Cast a column, so that both are of one type.",
                 )
                 raise self._pointed(error, span)
+
+    def _show_constants(self) -> None:
+        """Infer the types of head columns of numbers that are known only from calculations with them."""
+        arity = self._rules.arity
+        of_inputs = {self._root((name, column)) for name in self._rules.inputs for column in range(arity[name])}
+        for place in self._constants:
+            kind = self.assumed(*place)
+            is_unknown = self.type_of(*place) is None and self._root(place) not in of_inputs
+            if is_unknown and kind is not None and kind.family in ("decimal", "float64"):
+                self._show(place, kind)
 
     def _derive_once(self, is_last: bool) -> bool:
         changed = False

@@ -152,3 +152,14 @@ def test_results_that_the_finer_type_does_not_hold_are_refused():
     with pytest.raises(gw.errors.CalculationError):
         gw.view("SELECT CAST(d AS TIMESTAMP) AS v FROM a UNION ALL SELECT t FROM b", a=far, b=near)
     assert len(gw.query("SELECT d FROM a, b WHERE a.d > b.t", a=far, b=near)) == 1
+
+
+def test_constants_whose_column_also_has_sums_of_them_keep_their_scale():
+    text = """
+        CREATE VIEW v1 AS SELECT 2.50 AS x FROM t;
+        CREATE VIEW v2 AS SELECT s, sum(x) AS y FROM v1 CROSS JOIN t GROUP BY s UNION ALL SELECT s, x FROM t CROSS JOIN v1;
+        CREATE VIEW v3 AS SELECT x * 2 AS z FROM v1
+    """
+    view = gw.view(text, {"t": {"s": ["a"]}}, outputs=["v2", "v3"])
+    answers = {name: result.rows() for name, result in view.snapshot().items()}
+    assert answers == {"v2": [("a", Decimal("2.50")), ("a", Decimal("2.50"))], "v3": [(Decimal("5.00"),)]}
