@@ -760,7 +760,7 @@ class Types:
                 raise self._pointed(error, span)
 
     def _show_constants(self) -> None:
-        """Infer the types of head columns of numbers that are known only from calculations with them."""
+        """Infer the types of head columns of numbers that only calculations with them would give."""
         arity = self._rules.arity
         of_inputs = {self._root((name, column)) for name in self._rules.inputs for column in range(arity[name])}
         for place in self._constants:

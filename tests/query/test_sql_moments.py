@@ -157,7 +157,8 @@ def test_results_that_the_finer_type_does_not_hold_are_refused():
 def test_constants_whose_column_also_has_sums_of_them_keep_their_scale():
     text = """
         CREATE VIEW v1 AS SELECT 2.50 AS x FROM t;
-        CREATE VIEW v2 AS SELECT s, sum(x) AS y FROM v1 CROSS JOIN t GROUP BY s UNION ALL SELECT s, x FROM t CROSS JOIN v1;
+        CREATE VIEW v2 AS SELECT s, sum(x) AS y FROM v1 CROSS JOIN t GROUP BY s
+        UNION ALL SELECT s, x FROM t CROSS JOIN v1;
         CREATE VIEW v3 AS SELECT x * 2 AS z FROM v1
     """
     view = gw.view(text, {"t": {"s": ["a"]}}, outputs=["v2", "v3"])
