@@ -22,9 +22,13 @@ import numpy as np
 
 from cpu_fallback.extend_marked import count_in_common
 from cpu_fallback.ranges import (
+    BUCKETS,
     MAXIMUM,
     MINIMUM,
     N_FIELDS,
+    PARENT,
+    PLACES,
+    SHIFT,
     SIZE,
     VALUES,
     WEIGHTS,
@@ -215,12 +219,11 @@ from cpu_fallback.walk_records import (
 
 
 @cached_njit
-def run_bound(rows, depth, column, low, high, value, after):
-    """Return the first row of a run with a value not below `value`; beyond it if `after`."""
+def run_bound(rows, depth, column, low, high, value):
+    """Return the first row of a run with a value not below `value`."""
     while low < high:
         middle = (low + high) >> 1
-        found = rows[middle * depth + column]
-        if found < value or (after and found == value):
+        if rows[middle * depth + column] < value:
             low = middle + 1
         else:
             high = middle
@@ -284,7 +287,7 @@ def descend(context, atom, level, value, work):
         low, high = cursors[cursor], cursors[cursor + 1]
         if low < high:
             rows = pointer64(source[A_TICK_ROWS if run else A_ROWS])
-            low = run_bound(rows, depth, level, low, high, value, False)
+            low = run_bound(rows, depth, level, low, high, value)
             if is_last:
                 if low < high and rows[low * depth + level] == value:
                     if run == 0:
@@ -293,9 +296,12 @@ def descend(context, atom, level, value, work):
                     elif pointer64(source[A_TICK_STAMPS])[low] < context[STAMP] + atoms[atom * ATOM + ATOM_AFTER]:
                         hit = True
                         weight += pointer64(source[A_TICK_WEIGHTS])[low]
+            elif low < high and rows[low * depth + level] == value:
+                hit = True
+                if value < MAX_INT64:
+                    high = run_bound(rows, depth, level, low + 1, high, value + 1)
             else:
-                high = run_bound(rows, depth, level, low, high, value, True)
-                hit = hit or low < high
+                high = low
         if not is_last:
             cursors[below] = low
             cursors[below + 1] = high
@@ -847,9 +853,6 @@ def sum_pair(context, x, y, work):
             other += np.int64(other_value <= value)
         return total, magnitude
     for i in range(low, high):
-        weight = segment_weight(x, i)
-        if weight == 0:
-            continue
         value = segment_value(x, i)
         if y[S_START] >= 0:
             position = position_of(slots, y[S_SLOT], y[S_START], value)
@@ -862,7 +865,7 @@ def sum_pair(context, x, y, work):
                 break
             if segment_value(y, position) != value:
                 continue
-        weight *= segment_weight(y, position)
+        weight = segment_weight(x, i) * segment_weight(y, position)
         total += weight
         magnitude += abs(np.float64(weight))
     return total, magnitude
@@ -1053,6 +1056,74 @@ def open_seed(context, path, seed):
         return np.int64(0)
     invalidate(context, entry[P_FIRST_LIST], entry[P_END_LIST])
     return weight
+
+
+SEEDS_A_BLOCK = 16
+"""Changed rows whose ranges are prefetched at a time."""
+
+MIN_PREFETCHED = 1 << 9
+"""Values of a batch's top level from which its ranges are prefetched; smaller ones stay in the caches."""
+
+
+@cached_njit
+def prefetch_ranges(fields, below, rows, width, n, positions):
+    """Prefetch what a search of `n` values at a batch's top level reads, and the ranges below them.
+
+    The values are one column of rows of `width` values. Each pass over them reads what the pass before has prefetched,
+    so the reads of many rows overlap, while the walk of one row waits for each of its reads. `positions` is scratch.
+    """
+    shift, minimum = np.uint64(fields[SHIFT]), np.uint64(fields[MINIMUM])
+    starts, values, value_width = pointer64(fields[BUCKETS]), fields[VALUES], fields[WIDTH]
+    for i in range(n):
+        value = rows[i * width]
+        if fields[MINIMUM] <= value <= fields[MAXIMUM]:
+            positions[i] = np.int64((np.uint64(value) - minimum) >> shift)
+            prefetch(fields[BUCKETS] + 8 * positions[i])
+        else:
+            positions[i] = -1
+    for i in range(n):
+        if positions[i] >= 0:
+            prefetch(values + value_width * ((starts[positions[i]] + starts[positions[i] + 1]) >> 1))
+    offsets, places = below[PARENT], below[PLACES]
+    for i in range(n):
+        if positions[i] >= 0:
+            positions[i] = find(fields, 0, 0, fields[SIZE], rows[i * width])
+        if positions[i] >= 0:
+            prefetch(offsets + 8 * positions[i])
+            if places != 0:
+                prefetch(places + 4 * positions[i])
+    for i in range(n):
+        if positions[i] >= 0:
+            prefetch(below[VALUES] + below[WIDTH] * pointer64(offsets)[positions[i]])
+            prefetch(below[VALUES] + below[WIDTH] * (pointer64(offsets)[positions[i] + 1] - 1))
+
+
+@cached_njit
+def prefetch_seeds(context, path, first, last, scratch):
+    """Prefetch the ranges of the atoms that changed rows `first` to `last` bind.
+
+    `scratch` has room for as many numbers.
+    """
+    entry = pointer64(context[PATHS] + 8 * PATH_FIELDS * path)
+    seeds = pointer64(context[ARRANGEMENTS] + 8 * ARRANGEMENT * entry[P_SEED])
+    width, names = entry[P_WIDTH], pointer64(context[ATOM_VARIABLES])
+    own = entry[P_ATOM] * context[MAX_DEPTH]
+    for use in range(entry[P_FIRST_USE], entry[P_END_USE]):
+        atom = pointer64(context[USES])[use * USE + U_ATOM]
+        arrangement = pointer64(context[ATOMS])[atom * ATOM + ATOM_ARRANGEMENT]
+        source = pointer64(context[ARRANGEMENTS] + 8 * ARRANGEMENT * arrangement)
+        column = np.int64(0)
+        while column < width and names[own + column] != names[atom * context[MAX_DEPTH]]:
+            column += 1
+        if column == width or pointer64(context[USES])[use * USE + U_LEVEL] == 0:
+            continue
+        rows = pointer64(seeds[A_TICK_ROWS] + 8 * (first * width + column))
+        for batch in range(source[A_BATCHES]):
+            fields = context[SLOTS] + 8 * N_FIELDS * (source[A_SLOTS] + batch * source[A_DEPTH])
+            if pointer64(fields)[SIZE] >= MIN_PREFETCHED and source[A_DEPTH] > 1:
+                prefetch_ranges(
+                    pointer64(fields), pointer64(fields + 8 * N_FIELDS), rows, width, last - first, pointer64(scratch)
+                )
 
 
 @cached_njit
@@ -1316,7 +1387,7 @@ def sum_values(context, node, scratch, sums, magnitudes):
             stamps, limit = pointer64(source[A_TICK_STAMPS]), context[STAMP] + atom[ATOM_AFTER]
             for i in range(n):
                 value = values[position + i]
-                low = run_bound(rows, depth, level - 1, low, high, value, False)
+                low = run_bound(rows, depth, level - 1, low, high, value)
                 if low >= high:
                     break
                 if rows[low * depth + level - 1] != value:
@@ -1491,6 +1562,9 @@ def walk(address):
                 path += 1
                 seed = 0
                 continue
+            if seed % SEEDS_A_BLOCK == 0 and source[A_TICK_SIZE] >= SEEDS_A_BLOCK:
+                last = min(seed + SEEDS_A_BLOCK, source[A_TICK_SIZE])
+                prefetch_seeds(context, path, seed, last, np.int64(factors.ctypes.data))
             weight = open_seed(context, path, seed)
             if weight == 0:
                 seed += 1
