@@ -1067,7 +1067,7 @@ MIN_PREFETCHED = 1 << 9
 
 @cached_njit
 def prefetch_ranges(fields, below, rows, width, n, positions):
-    """Prefetch what a search of `n` values at a batch's top level reads, and the ranges below them.
+    """Prefetch what a search of `n` values at a batch's top level reads, and the ranges below.
 
     The values are one column of rows of `width` values. Each pass over them reads what the pass before has prefetched,
     so the reads of many rows overlap, while the walk of one row waits for each of its reads. `positions` is scratch.
@@ -1099,8 +1099,8 @@ def prefetch_ranges(fields, below, rows, width, n, positions):
 
 
 @cached_njit
-def prefetch_seeds(context, path, first, last, scratch):
-    """Prefetch the ranges of the atoms that changed rows `first` to `last` bind.
+def prefetch_seeds(context, path, first, end_seed, scratch):
+    """Prefetch the ranges of the atoms that changed rows `first` to `end_seed` bind.
 
     `scratch` has room for as many numbers.
     """
@@ -1119,11 +1119,10 @@ def prefetch_seeds(context, path, first, last, scratch):
             continue
         rows = pointer64(seeds[A_TICK_ROWS] + 8 * (first * width + column))
         for batch in range(source[A_BATCHES]):
-            fields = context[SLOTS] + 8 * N_FIELDS * (source[A_SLOTS] + batch * source[A_DEPTH])
-            if pointer64(fields)[SIZE] >= MIN_PREFETCHED and source[A_DEPTH] > 1:
-                prefetch_ranges(
-                    pointer64(fields), pointer64(fields + 8 * N_FIELDS), rows, width, last - first, pointer64(scratch)
-                )
+            top = context[SLOTS] + 8 * N_FIELDS * (source[A_SLOTS] + batch * source[A_DEPTH])
+            if pointer64(top)[SIZE] >= MIN_PREFETCHED and source[A_DEPTH] > 1:
+                below = pointer64(top + 8 * N_FIELDS)
+                prefetch_ranges(pointer64(top), below, rows, width, end_seed - first, pointer64(scratch))
 
 
 @cached_njit
@@ -1563,8 +1562,8 @@ def walk(address):
                 seed = 0
                 continue
             if seed % SEEDS_A_BLOCK == 0 and source[A_TICK_SIZE] >= SEEDS_A_BLOCK:
-                last = min(seed + SEEDS_A_BLOCK, source[A_TICK_SIZE])
-                prefetch_seeds(context, path, seed, last, np.int64(factors.ctypes.data))
+                end_seed = min(seed + SEEDS_A_BLOCK, source[A_TICK_SIZE])
+                prefetch_seeds(context, path, seed, end_seed, np.int64(factors.ctypes.data))
             weight = open_seed(context, path, seed)
             if weight == 0:
                 seed += 1

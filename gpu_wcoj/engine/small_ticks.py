@@ -86,6 +86,11 @@ RANKED_FROM = 1 << 15
 """Rows of a batch from which on its long ranges get ranks if atoms are looked up in it; a smaller one is merged
 again soon."""
 
+MIN_MEMTABLE, MEMTABLE_A_ROW = 2048, 64
+"""Rows of a memtable at most for ticks of few rows, and more for every row of a tick. Each tick copies the memtables.
+20,000 ticks of one edge of R-MAT 17 take three quarters of the time with 2,048 rows instead of 8,192, as much as with
+1,024; ticks of 10 edges take the same with all of these."""
+
 AGGREGATED_MEMTABLE = 512
 """Rows of a memtable at most in programs with aggregates, as every tick makes a batch of it."""
 
@@ -583,7 +588,7 @@ class SmallTicks:
         spines = [arrangement.spine for _, _, arrangement in self.arrangements]
         return len(spines) == len(self._spines) and all(map(is_, spines, self._spines))
 
-    def _follow_spines(self) -> bool:
+    def follow_spines(self) -> bool:
         """Take over the batches of the circuit; return False if there are too many."""
         if self._has_spines():
             return True
@@ -594,15 +599,13 @@ class SmallTicks:
         for place, (_, _, arrangement) in enumerate(self.arrangements):
             batches = arrangement.spine.batches
             most = max(most, len(batches))
-            row = self._tables[0, place]
-            row[record.A_BATCHES], row[record.A_SLOTS] = len(batches), len(fields)
+            self._tables[:, place, [record.A_BATCHES, record.A_SLOTS]] = len(batches), len(fields)
             for batch in batches:
                 if place in self._looked_up and len(batch) >= RANKED_FROM:
                     self.kernels.prepare(batch.levels, [0], [True, True], [False], [], [])
                 fields.extend(level.support[0] for level in batch.levels)
         if most > MAX_BATCHES:
             return False
-        self._tables[1] = self._tables[0]
         self.slots = np.array(fields, np.int64) if fields else np.zeros((1, 1), np.int64)
         self._place(record.SLOTS, self.slots)
         if most + 2 > self.stride:
@@ -632,7 +635,7 @@ class SmallTicks:
         if recent is None and self._begun is not None and self._has_spines():
             recent = self._begun
         elif recent is None:
-            if not self._follow_spines():
+            if not self.follow_spines():
                 raise UnsuitableTickError(f"an arrangement has more than {MAX_BATCHES} batches")
             self._tables[0, :, [record.A_SIZE, record.A_TICK_SIZE]] = 0
             if self.circuit.execution.weighted:
@@ -967,15 +970,25 @@ class SmallTicks:
         """Return the memtables after the tick, which are beside the present ones."""
         return Recent(1 - before.side, *totals, self._tick[record.T_LARGEST])
 
-    def is_full(self, recent: Recent) -> bool:
-        """Return whether the memtables become batches before the next small tick."""
-        return recent.n_rows > self._max_memtable_rows
+    def is_full(self, recent: Recent, n_rows: int) -> bool:
+        """Return whether the memtables become batches before the next small tick, of `n_rows`."""
+        return recent.n_rows > self._memtable_rows(n_rows)
 
-    def work_ahead(self, recent: Recent, n_rows: int) -> None:
-        """Do the part of a tick of `n_rows` in the running merges; the state stays as it is."""
+    def _memtable_rows(self, n_rows: int) -> int:
+        """Return the rows of a memtable from which all become batches, for ticks of `n_rows`."""
+        return min(self._max_memtable_rows, MIN_MEMTABLE + MEMTABLE_A_ROW * n_rows)
+
+    def work_ahead(self, recent: Recent, n_rows: int) -> bool:
+        """Do the part of a tick of `n_rows` in the running merges; the state stays as it is.
+
+        Returns whether a merge is complete.
+        """
+        is_complete = False
         for spine in self._spines:
             if spine.running:
-                spine.work_ahead(recent.n_rows, n_rows, self._max_memtable_rows)
+                spine.work_ahead(recent.n_rows, n_rows, self._memtable_rows(n_rows))
+                is_complete = is_complete or any(running.is_complete for running in spine.running)
+        return is_complete
 
     def as_pending(self, recent: Recent, n_rows: int) -> None:
         """Make the rows of all memtables the pending change of the circuit's relations.

@@ -273,10 +273,10 @@ class StateStore:
             raise UnsuitableTickError("the plan was checked before it")
         small.check(n_rows)
         recent = self.present.recent
-        if recent is not None and small.is_full(recent):
+        if recent is not None and small.is_full(recent, n_rows):
             self._empty_memtables(n_rows)
-        elif recent is not None:
-            small.work_ahead(recent, n_rows)
+        elif recent is not None and small.work_ahead(recent, n_rows):
+            self._take_over_merges(small)
         if self.installed is not self.present:
             self.settle()
         return small.begin(self.present.recent)
@@ -293,6 +293,23 @@ class StateStore:
         self.present = self.installed = State(
             present.types, present.names, report, present.sides, present.journal, after
         )
+
+    def _take_over_merges(self, small: SmallTicks) -> None:
+        """Let lookups search one batch in place of the two of each complete merge."""
+        present = self.present
+        assert present.sides is not None
+        side = present.sides.primary
+        spines = [
+            {key: spine.with_complete_merges() for key, spine in of_relation.items()}
+            for of_relation in side.circuit_state.spines
+        ]
+        circuit_state = replace(side.circuit_state, spines=spines)
+        sides = present.sides.after(side, circuit_state)
+        self.installed = None
+        self.present = present._replace(sides=sides)
+        sides.primary.install()
+        self.installed = self.present
+        small.follow_spines()
 
     def _empty_memtables(self, n_rows: int | None = None) -> None:
         """Turn the rows of the memtables into batches. If it fails, the memtables stay as they are.

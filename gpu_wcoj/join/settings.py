@@ -140,8 +140,8 @@ class Tuning:
         they need fewer.
     max_memtable_rows
         Rows of a memtable from which all of them become batches. Ticks of 100 edges of R-MAT 17 take a third less with
-        8,192 than with 512, as fewer batches are made and merged; ticks of one edge take the same. Memory is written
-        only where rows are. Programs with aggregates have fewer; see `gpu_wcoj.engine.small_ticks`.
+        8,192 than with 512, as fewer batches are made and merged. Memory is written only where rows are. Ticks of few
+        rows and programs with aggregates have fewer; see `gpu_wcoj.engine.small_ticks`.
     walk_loops
         Whether loops may run row at a time; see `gpu_wcoj.circuit.recursion.walks`.
     off

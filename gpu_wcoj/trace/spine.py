@@ -114,6 +114,11 @@ class RunningMerge:
         return max(self.n_read, self.merge.n_read)
 
     @property
+    def is_complete(self) -> bool:
+        """True if all rows are merged, paid for or not."""
+        return self.merge.n_read == len(self)
+
+    @property
     def n_negative(self) -> int:
         """Negative rows of the two batches."""
         return self.merge.left.n_negative + self.merge.right.n_negative
@@ -199,6 +204,15 @@ class Spine:
             end = min(n_read + part, running.n_read + running.rate * n_rows, len(running))
             if end - n_read >= min(self.policy.ahead, n_left) > 0:
                 running.merge.advance(int(end))
+
+    def with_complete_merges(self) -> Spine:
+        """Return the spine with one batch in place of the two of each merge that is complete."""
+        complete = [tier for tier in self.running if tier.is_complete]
+        if not complete:
+            return self
+        merged_rows = self.merged_rows + sum(len(tier) - tier.n_read for tier in complete)
+        tiers = (tier.merge.result() if tier in complete else tier for tier in self.tiers)
+        return _spine_of([tier for tier in tiers if len(tier)], self.policy, merged_rows)
 
     def on(self, backend: Backend) -> Spine:
         """Return the same rows on another backend of the same memory.

@@ -207,6 +207,35 @@ def _rows(program: gw.Program) -> dict[str, Any]:
     return {name: program.relation(name).rows() for name in (*program.inputs, *program.heads)}
 
 
+@pytest.mark.parametrize("scale", [1, -(2**40)])
+@pytest.mark.parametrize("name", ["triangle", "cycle3", "negation", "arity3"])
+def test_ticks_of_many_rows_beside_large_batches(name: str, scale: int) -> None:
+    """Their ranges are prefetched, of values below, above and between those of the batches, too."""
+    rng = np.random.default_rng(11)
+    walking = gw.Program(PROGRAMS[name], backend="cpu")
+    with tune(max_tick_rows=-1):
+        plain = gw.Program(PROGRAMS[name], backend="cpu")
+
+    def rows(n: int, low: int, high: int) -> dict[str, list[tuple[int, ...]]]:
+        return {
+            relation: [tuple(row) for row in (scale * rng.integers(low, high, (n, WIDTHS.get(relation, 2)))).tolist()]
+            for relation in walking.inputs
+        }
+
+    start = rows(6_000, 100, 1_500)
+    for program in (walking, plain):
+        program.load(start)
+    for n in (16, 40, 97):
+        changes = {
+            relation: [*inserted, *((row, -1) for row in start[relation][n : 2 * n])]
+            for relation, inserted in rows(n, 0, 1_600).items()
+        }
+        answers = [program.step(changes)["t"].rows() for program in (walking, plain)]
+        assert answers[0] == answers[1]
+        assert not walking.last_tick.path_by_path
+    assert _rows(walking) == _rows(plain)
+
+
 def test_ticks_stay_in_the_memtables_until_something_reads_the_state() -> None:
     program = _triangles()
     before = program._ledger.present.sides
@@ -269,9 +298,29 @@ def test_small_ticks_do_their_part_of_running_merges(works_ahead: bool, monkeypa
     assert (max(read) <= 3 * policy.fuel * policy.ratio) == works_ahead
 
 
+def test_batches_of_a_complete_merge_are_searched_as_one_from_the_next_tick_on() -> None:
+    with tune(max_memtable_rows=16):
+        program = gw.Program(PROGRAMS["triangle"], backend="cpu", merge_policy=MergePolicy(ratio=600, ahead=16))
+    program.load({"edge": [(i, j) for i in range(100) for j in range(40)]})
+    rows = {(i, j) for i in range(100) for j in range(40)}
+    n_batches = []
+    for i in range(60):
+        program.step_counts({"edge": [(i, 50)]})
+        rows.add((i, 50))
+        state = program._ledger.present
+        assert state.sides is not None
+        spines = [spine for of_relation in state.sides.primary.circuit_state.spines for spine in of_relation.values()]
+        n_batches.append(max(len(spine.batches) for spine in spines if spine))
+        assert state.recent is not None
+    assert (n_batches[17], n_batches[32]) == (2, 1)
+    assert _rows(program) == _rows(_triangles_of(sorted(rows)))
+
+
 @pytest.mark.drawn("error", "name", each=True)
 @pytest.mark.parametrize("error", [MemoryError, KeyboardInterrupt])
-@pytest.mark.parametrize("name", ["_pending_batches", "Spine.insert", "Spine.work_ahead", "TrieMerge.advance"])
+@pytest.mark.parametrize(
+    "name", ["_pending_batches", "Spine.insert", "Spine.work_ahead", "Spine.with_complete_merges", "TrieMerge.advance"]
+)
 def test_a_tick_that_fails_while_batches_are_merged_leaves_the_state_as_it_was(
     name: str, error: type[BaseException], monkeypatch: pytest.MonkeyPatch
 ) -> None:
