@@ -118,8 +118,7 @@ def recomputation_joins(
         for key in join.query.keys:
             if key not in changes:
                 changes[key] = as_change(join.arrangements[key], execution, after)
-        query = replace(join.query, load=None)  # the rows have changed since it was planned: samples choose a path
-        rebuilt.append(IncrementalGenericJoin(query, changes, execution))
+        rebuilt.append(IncrementalGenericJoin(join.query, changes, execution))
     return rebuilt
 
 
@@ -592,9 +591,8 @@ class Head(RelationOperator):
             self.costs.set_all_rows(self._cost + MERGED_ROW * (size + self._n_kept_rows), size)
             return result
         n_seeds = self.n_seeds
-        if self.costs.is_sampled(n_seeds, size):
-            self._sample_costs(n_seeds, size)
-        limit = self.costs.limit(n_seeds, size)
+        is_given_up = self.costs.is_sampled(n_seeds, size) and not self._is_sampled_cheaper(n_seeds, size)
+        limit = 0.0 if is_given_up else self.costs.limit(n_seeds, size)
         while limit:
             before = self._cost
             try:
@@ -605,15 +603,17 @@ class Head(RelationOperator):
                     self.costs.set_all_rows(self._sampled_cost(size, MAX_SAMPLED_RATIO * limit), size)
                 cost = self.costs.expected(size) or 0.0
                 limit = cost if not is_known and cost > 2 * limit else 0.0
-                if not limit:
-                    self.costs.set_given_up(n_seeds, size)
+                is_given_up = True
             else:
                 self.costs.set_change(self._cost - before, n_seeds)
                 return result
         max_cost = max(MIN_LIMIT, MAX_OVERRUN * (self.costs.expected(size) or 0.0))
         while True:  # neither costs what was expected
             try:
-                return convert(self._compare(size, max_cost))
+                change = self._compare(size, max_cost)
+                if is_given_up:
+                    self.costs.set_given_up(n_seeds, size)
+                return convert(change)
             except AllowanceError:
                 max_cost *= MAX_OVERRUN
             except _NotComparedError:
@@ -621,21 +621,14 @@ class Head(RelationOperator):
             with suppress(AllowanceError):
                 return self._list_within(max_cost, follow)
 
-    def _sample_costs(self, n_seeds: int, size: int) -> None:
-        """Note what a large change costs by samples, and all rows if their cost may have changed."""
-        max_cost = 0.0
-        for _ in range(2):
-            if self.costs.expected(size) is None or max_cost:
-                max_cost = max_cost or self.costs.limit(n_seeds, size)
-                self.costs.set_all_rows(self._sampled_cost(size, MAX_SAMPLED_RATIO * max_cost), size)
-            higher = GIVEN_UP_FACTOR * max(MIN_LIMIT, self.costs.expected(size) or 0.0)
-            if higher <= max_cost or higher == float("inf"):
-                return
-            max_cost = higher
-            cost = self._sampled_cost_of_change(max_cost)
-            self.costs.set_change(cost, n_seeds)
-            if cost < max_cost:
-                return
+    def _is_sampled_cheaper(self, n_seeds: int, size: int) -> bool:
+        """Return whether a large change is cheaper than all rows, by samples, and note what they cost."""
+        if self.costs.expected(size) is None:
+            self.costs.set_all_rows(self._sampled_cost(size, MAX_SAMPLED_RATIO * self.costs.limit(n_seeds, size)), size)
+        max_cost = self.costs.max_change(size)
+        cost = self._sampled_cost_of_change(max_cost) if max_cost < float("inf") else 0.0
+        self.costs.set_change(cost, n_seeds)
+        return cost < max_cost
 
     @property
     def n_seeds(self) -> int:
@@ -679,9 +672,13 @@ class Head(RelationOperator):
 
     def _sampled_cost_of_change(self, max_cost: float) -> float:
         """Return the cost of listing the change along all delta paths, or `max_cost` if it is more."""
-        phases = range(len(self.execution.phases))
-        costs = (sampled_cost_of_change(join, phase, max_cost) for join in self.joins for phase in phases)
-        return min(max_cost, sum(costs))
+        cost = 0.0
+        for join in self.joins:
+            for phase in range(len(self.execution.phases)):
+                cost += sampled_cost_of_change(join, phase, max_cost - cost)
+                if cost >= max_cost:
+                    return max_cost
+        return cost
 
     def _sampled_cost(self, size: int, max_cost: float) -> float:
         """Return the cost of listing all rows, before the tick too if they are not kept.

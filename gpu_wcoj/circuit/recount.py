@@ -427,13 +427,13 @@ class Recounting:
 # Full recomputation of the rows of a head.
 
 
-MIN_LIMIT = 1 << 19
-"""Cost of listing a change up to which it is not given up; about half a millisecond."""
+MIN_LIMIT = 1 << 18
+"""Cost of listing a change up to which it is not given up; about a quarter of a millisecond."""
 
-RISKED_FRACTION, MAX_FRACTION = 0.5, 1.25
-"""Cost at which listing a change is given up, as a fraction of the cost of listing all rows.
+RISKED_FRACTION, MAX_FRACTION = 0.125, 1.25
+"""Cost at which listing a change is given up, as a fraction of the cost of listing all rows, at least and at most.
 
-The first where the change is expected to cost less; the second where it is expected to cost up to as much."""
+In between, it is given up at twice the cost that is expected of it."""
 
 MIN_GAIN = 1.5
 """Factor by which listing all rows has to be cheaper than a change."""
@@ -501,7 +501,7 @@ class ListingCosts:
             self.per_seed *= FORGOTTEN
             self.is_followed = False
             return 0.0
-        return max(MIN_LIMIT, all_rows * (RISKED_FRACTION if change <= RISKED_FRACTION * all_rows else MAX_FRACTION))
+        return max(MIN_LIMIT, RISKED_FRACTION * all_rows, min(2 * change, MAX_FRACTION * all_rows))
 
     def max_change(self, size: int) -> float:
         """Return the cost from which on a change is dearer than all rows; infinite if unknown."""

@@ -115,8 +115,10 @@ class BoundPath:
         return arrangement.after(phase) if self.path.sees_after(use) else arrangement.before(phase)
 
 
-MIN_PIECE_ROWS = 4096
-"""Rows of a piece at least if a change may be given up, which is tested between pieces."""
+MIN_PIECE_ROWS, PIECES_OF_LIMIT = 2048, 4
+"""Rows of a piece at least, and pieces that may be written within the limit, if a change may be given up.
+
+That is tested between pieces."""
 
 
 @dataclass(eq=False)
@@ -270,12 +272,20 @@ class PathRunner:
             dictionary=execution.dictionary, budget=execution.budget,
         )  # fmt: skip
         if self.max_cost is not None:
-            left = self.max_cost - self.cost
-            limited = with_budget(join, left, Meter(path_index, variant, {}) if execution.measures else None)
-            limited.chunk_rows = int(min(join.chunk_rows, max(MIN_PIECE_ROWS, left / WRITTEN_PREFIX)))
+            limited = with_budget(join, None, Meter(path_index, variant, {}) if execution.measures else None)
+            self._limit(limited)
             self.meters += [] if limited.meter is None else [limited.meter]
             return limited
         return self._with_meter(join, path_index, variant) if execution.measures else join
+
+    def _limit(self, join: GenericJoin) -> None:
+        """Limit the cost of a path's join to what is left now. Raise `AllowanceError` if nothing is."""
+        if self.max_cost is None or not isinstance(join, BudgetedJoin):
+            return
+        self.check_cost()
+        left = join.allowance.limit = self.max_cost - self.cost
+        piece_rows = left / (WRITTEN_PREFIX * PIECES_OF_LIMIT)
+        join.chunk_rows = int(min(self.execution.piece_rows, max(MIN_PIECE_ROWS, piece_rows)))
 
     def _with_meter(self, join: GenericJoin, path_index: int, variant: int) -> GenericJoin:
         meter = Meter(path_index, variant, join.work)
@@ -364,6 +374,7 @@ class PathRunner:
         live = [(path_index, join) for path_index, join in live if path_index not in unsorted]
         if threads == 1 or not any(self.n_seeds(path_index, phase) >= SPLIT_FROM for path_index, _ in live):
             for path_id, join in live:
+                self._limit(join)
                 seeds = self.seeds_of(path_id, phase, join)
                 self.seeds += len(seeds)
                 yield from self._run_variants(path_id, phase, seeds, run, join)

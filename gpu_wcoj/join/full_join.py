@@ -523,11 +523,19 @@ def _list_single_tick(join: IncrementalGenericJoin, phase: int, limit: float) ->
     What the planned path has cost is the only sure bound of its cost: samples may miss a hub. So it is given up again
     and again for a comparison with the others, at limits that grow.
     """
-    max_cost = MAX_ERROR * limit
     if join.n_seeds(0, phase) >= SAMPLED_ROWS and (
         _sampled_cost(join, join, phase, SAMPLE_SIZES[0], False, limit) >= limit
     ):
-        max_cost = max(BELIEVED_FACTOR * join.query.expected_cost, BEGUN_FRACTION * limit)
+        single, cost = _cheapest_alternative(join, phase, False, FIRST_BUDGET, limit)
+        pieces = None if single is None else _list_within(join, phase, BEGUN_FRACTION * cost)
+        if pieces is not None:  # the sample did not see that many rows lead to one hub
+            yield from pieces
+            return
+        if single is not None:
+            with _reported(join, single, FULL_COUNT):
+                yield from single.join(phase)
+            return
+    max_cost = MAX_ERROR * limit
     extrapolated = 0.0
     while (pieces := _list_within(join, phase, max_cost)) is None:
         extrapolated = extrapolated or _extrapolated_cost(join, phase, False, MAX_SURPRISE * limit)
@@ -551,8 +559,14 @@ def count_change(join: IncrementalGenericJoin, phase: int) -> int:
             return count_change(load, phase)
     limit, cost = _limit_of_planned_path(join, phase), 0.0
     if limit is not None:
+        if _sampled_cost(join, join, phase, SAMPLE_SIZES[0], True, limit / DECISIVE_FACTOR) < limit / DECISIVE_FACTOR:
+            return join.count(phase)
         if _sampled_cost(join, join, phase, SAMPLE_SIZES[-1], True, limit) < limit:
             return join.count(phase)
+        single, _ = _cheapest_alternative(join, phase, True, FIRST_BUDGET, limit)
+        if single is not None:
+            with _reported(join, single, FULL_COUNT):
+                return single.count(phase)
         cost = _extrapolated_cost(join, phase, True, MAX_SURPRISE * limit)
     with _along_cheapest_path(join, phase, True, limit, cost) as cheapest:
         return cheapest.count(phase)
@@ -567,7 +581,7 @@ def _along_cheapest_path(
     `limit` is that of the planned path of a single tick, which `cost` exceeds; None if there is none.
     """
     if limit is not None:
-        single, index = _cheapest_alternative(join, phase, counts, limit, cost / MIN_GAIN), FULL_COUNT
+        single, index = _cheapest_alternative(join, phase, counts, limit, cost)[0], FULL_COUNT
     else:
         cheapest = _cheapest_path_of_load(join, phase, counts)
         single, index = (None, FULL_COUNT) if cheapest is None else (_along(join, cheapest), cheapest)
@@ -743,13 +757,14 @@ def _list_within(join: IncrementalGenericJoin, phase: int, max_cost: float) -> l
 
 
 def _cheapest_alternative(
-    join: IncrementalGenericJoin, phase: int, counts: bool, limit: float, max_cost: float
-) -> IncrementalGenericJoin | None:
-    """Return the join along the cheapest other path of a single tick, by samples.
+    join: IncrementalGenericJoin, phase: int, counts: bool, limit: float, planned: float
+) -> tuple[IncrementalGenericJoin | None, float]:
+    """Return the join along the cheapest other path of a single tick, and its cost, by samples.
 
-    None if no path costs less than `max_cost`. Samples begin with `limit`. The indices that they need cost at most as
-    much as the paths may.
+    None if no path is clearly cheaper than the planned one, which costs `planned` or more. Samples begin with `limit`.
+    The indices that they need cost at most as much as the paths may.
     """
+    max_cost = planned / MIN_GAIN
     joins, indexed, limit = _alternatives(join), 0.0, min(limit, max_cost / BUDGET_FACTOR)
     costs = [np.inf] * len(joins)
     while min(costs) == np.inf and limit < max_cost:
@@ -760,9 +775,10 @@ def _cheapest_alternative(
                 indexed += indices
                 costs[index] = _sampled_cost(join, single, phase, SAMPLE_SIZES[0], counts, min([limit, *costs]))
     cheapest = joins[costs.index(min(costs))]
-    if min(costs) == np.inf or _sampled_cost(join, cheapest, phase, SAMPLE_SIZES[-1], counts, max_cost) == np.inf:
-        return None
-    return cheapest
+    if min(costs) == np.inf:
+        return None, np.inf
+    cost = _sampled_cost(join, cheapest, phase, SAMPLE_SIZES[-1], counts, max_cost)
+    return (None if cost == np.inf else cheapest), cost
 
 
 def _alternatives(join: IncrementalGenericJoin) -> list[IncrementalGenericJoin]:
@@ -782,10 +798,9 @@ def _cost_of_indices(
 SAMPLED_ROWS = 1 << 10
 """Rows that start a planned path from which on a sample is drawn before it runs."""
 
-MAX_ERROR, BELIEVED_FACTOR, BEGUN_FRACTION = 8.0, 2.0, 0.25
-"""Cost at which a planned path is given up: as a factor of its limit, and, if a sample finds it dearer than that, the
-larger of a factor of the cost that the planner has expected and a fraction of the limit. A small sample does not see
-that many rows lead to one hub."""
+MAX_ERROR, BEGUN_FRACTION = 8.0, 0.25
+"""Cost at which a planned path is given up: as a factor of its limit, and, if samples find it dearer than that and
+another path cheaper, as a fraction of the other's cost. A small sample does not see that many rows lead to one hub."""
 
 MAX_GIVEN_UP = 1 << 28
 """Cost in nanoseconds up to which a path is given up: until then its rows are in memory."""
@@ -838,6 +853,10 @@ def sampled_cost_of_load(join: IncrementalGenericJoin, phase: int, limit: float,
 
     Infinite if it is more than `limit`. The join remembers the costs, for the load itself.
     """
+    load = _planned_load(join, phase)
+    if load is not None:
+        with _reported(join, load, FULL_COUNT):
+            return _sampled_cost(load, load, phase, SAMPLE_SIZES[0], False, limit)
     numbers = [index for index, path in enumerate(join.query.paths) if not path.is_negated and path.seed.variables]
     join.sampled_costs = _race(join, numbers, phase, SAMPLE_SIZES[0], False, limit, expected)
     return min(join.sampled_costs.values(), default=np.inf)
