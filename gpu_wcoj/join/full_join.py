@@ -765,7 +765,8 @@ def _cheapest_alternative(
     The indices that they need cost at most as much as the paths may.
     """
     max_cost = planned / MIN_GAIN
-    joins, indexed, limit = _alternatives(join), 0.0, min(limit, max_cost / BUDGET_FACTOR)
+    joins = sorted(_alternatives(join), key=lambda single: single.n_seeds(0, phase))  # costs limit those after them
+    indexed, limit = 0.0, min(limit, max_cost / BUDGET_FACTOR)
     costs = [np.inf] * len(joins)
     while min(costs) == np.inf and limit < max_cost:
         limit = min(BUDGET_FACTOR * limit, max_cost)

@@ -301,7 +301,7 @@ def with_loads(planned: Plan, rules: Rules, setting: Setting) -> Plan:
         return planned
     single = replace(setting, single_tick=True, is_load=True, auxiliaries=None)
     indexed = {key for head in planned.queries.values() for query in head for key in query.keys}
-    loads = along_single_paths(plan(rules, single), setting.known, indexed).queries
+    loads = along_single_paths(plan(rules, single), setting.known).queries
     queries = dict(planned.queries)
     for name, head_queries in planned.queries.items():
         if len(loads.get(name, ())) == len(head_queries):
