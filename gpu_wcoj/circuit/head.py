@@ -21,7 +21,6 @@ from gpu_wcoj.circuit.operator import (
     distinct_change,
 )
 from gpu_wcoj.circuit.recount import (
-    GIVEN_UP_FACTOR,
     MAX_OVERRUN,
     MAX_SAMPLED_RATIO,
     MIN_LIMIT,
@@ -607,11 +606,13 @@ class Head(RelationOperator):
             else:
                 self.costs.set_change(self._cost - before, n_seeds)
                 return result
+        if is_given_up:
+            self.costs.set_given_up(n_seeds, size)
         max_cost = max(MIN_LIMIT, MAX_OVERRUN * (self.costs.expected(size) or 0.0))
         while True:  # neither costs what was expected
             try:
                 change = self._compare(size, max_cost)
-                if is_given_up:
+                if is_given_up:  # all rows may have cost more than expected
                     self.costs.set_given_up(n_seeds, size)
                 return convert(change)
             except AllowanceError:
@@ -622,7 +623,7 @@ class Head(RelationOperator):
                 return self._list_within(max_cost, follow)
 
     def _is_sampled_cheaper(self, n_seeds: int, size: int) -> bool:
-        """Return whether a large change is cheaper than all rows, by samples, and note what they cost."""
+        """Return whether a large change costs less than all rows, by samples; note the costs."""
         if self.costs.expected(size) is None:
             self.costs.set_all_rows(self._sampled_cost(size, MAX_SAMPLED_RATIO * self.costs.limit(n_seeds, size)), size)
         max_cost = self.costs.max_change(size)

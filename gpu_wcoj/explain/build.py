@@ -204,7 +204,8 @@ def _full_count(
     levels: tuple[LevelTree, ...] = ()
     path = replace(rule.paths[0], number=0, change_of="", is_negated=False, seeds=(), where=(), held=(), then=())
     if recounted:
-        path = rule.paths[recounted[-1].paths[rule_index]]
+        index = recounted[-1].paths[rule_index]
+        path = rule.load if index == LOAD and rule.load is not None else rule.paths[index]
         path = replace(path, number=0, held=tuple(map(_seen_after, path.held)), then=tuple(map(_done, path.then)))
         levels = tuple(_level_afresh(level, counts) for level in path.levels)
     step_names = {level.step for level in levels}

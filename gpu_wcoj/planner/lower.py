@@ -248,23 +248,18 @@ def plan(rules: Rules, setting: Setting) -> Plan:
     ).taking_the_cheapest()  # fmt: skip
 
 
-def along_single_paths(planned: Plan, catalog: CatalogReader, indexed: Collection[ArrangementKey] = ()) -> Plan:
+def along_single_paths(planned: Plan, catalog: CatalogReader) -> Plan:
     """Return the plan of a single tick: one path per rule, whose atoms see all rows.
 
     A path costs what indexing the rows of its other atoms costs, and what its steps propose. The rows that start it are
     read as they are, so mostly those of the largest atom do. The other paths stay as alternatives to one that turns out
     dearer than expected.
-
-    Parameters
-    ----------
-    indexed
-        Arrangements that are made in any case.
     """
     queries: dict[str, tuple[DeltaQuery, ...]] = {}
     estimates: dict[str, tuple[tuple[tuple[Expected, ...], ...], ...]] = {}
     for name in planned.order:
         chosen = [
-            _cheapest_path(query, expected, planned.head_rows, catalog, indexed)
+            _cheapest_path(query, expected, planned.head_rows, catalog)
             for query, expected in zip(planned.queries.get(name, ()), planned.estimates.get(name, ()), strict=True)
         ]
         if name in planned.queries:
@@ -289,7 +284,8 @@ def with_loads(planned: Plan, rules: Rules, setting: Setting) -> Plan:
     """Return the plan with a query for loads beside the delta paths of each rule.
 
     From nothing, one path has all rows to join, as in a single tick, and the same path is the cheapest. Delta paths
-    have been chosen for ticks of few rows, and for arrangements that are kept. Only costly loads are planned; those of
+    have been chosen for ticks of few rows, and for arrangements that are kept. Ticks that list all rows again run along
+    the plan of the load, too. Only costly loads are planned; those of
     rules that read auxiliary relations, and of recursive programs, are not.
     """
     auxiliaries = {auxiliary.name for auxiliary in planned.auxiliaries}
@@ -300,7 +296,6 @@ def with_loads(planned: Plan, rules: Rules, setting: Setting) -> Plan:
     if _is_recursive(rules) or not is_costly:
         return planned
     single = replace(setting, single_tick=True, is_load=True, auxiliaries=None)
-    indexed = {key for head in planned.queries.values() for query in head for key in query.keys}
     loads = along_single_paths(plan(rules, single), setting.known).queries
     queries = dict(planned.queries)
     for name, head_queries in planned.queries.items():
@@ -352,9 +347,8 @@ def _along_one(
 
 
 def _cheapest_path(
-    query: DeltaQuery, expected: Sequence[Sequence[Expected]], head_rows: Mapping[str, float], catalog: CatalogReader,
-    indexed: Collection[ArrangementKey],
-) -> int:  # fmt: skip
+    query: DeltaQuery, expected: Sequence[Sequence[Expected]], head_rows: Mapping[str, float], catalog: CatalogReader
+) -> int:
     """Return the index of the cheapest path; the last one if a size is not known.
 
     Paths without estimates are left out if others have some.
@@ -366,10 +360,9 @@ def _cheapest_path(
         rows = {key: head_rows.get(key.relation, catalog.rows(key.relation)) for key in (path.seed.key, *path.keys)}
         if None in rows.values():
             return len(query.paths) - 1
-        n_indexed = sum(rows[key] or 0.0 for key in dict.fromkeys(path.keys) if key not in indexed)
+        n_indexed = sum(rows[key] or 0.0 for key in dict.fromkeys(path.keys))
         if expected[index]:
-            levels = expected[index][1:] if indexed else expected[index]
-            proposed = sum((1.0 + level.proposed for level in levels), float(bool(indexed)))
+            proposed = sum(1.0 + level.proposed for level in expected[index])
         else:
             proposed = 1.0 + len(path.steps) * assumed_share((*path.seed_conditions, *path.seed_checks))
         costs[index] = cost_of_full_join(n_indexed, rows[path.seed.key] or 0.0, proposed)

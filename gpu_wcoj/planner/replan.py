@@ -18,6 +18,7 @@ from gpu_wcoj.circuit.head import Head
 from gpu_wcoj.circuit.recount import Recounted
 from gpu_wcoj.circuit.recursion.plan import LoopPlan
 from gpu_wcoj.costs import INDEXED_ROW, PROPOSAL
+from gpu_wcoj.join.delta import IncrementalGenericJoin
 from gpu_wcoj.join.plan import AtomUse, DeltaPath, DeltaQuery
 from gpu_wcoj.kernels.protocol import PROPOSALS, Int64Array
 from gpu_wcoj.planner.ir import EMPTY_CATALOG, CatalogReader
@@ -73,21 +74,26 @@ class _Gauge:
     def proposed(self, work: HeadWork, circuit: Circuit) -> Iterator[tuple[Place, int]]:
         """Yield the values that each path proposed in the last tick, for its automorphic paths too.
 
-        A change that was too dear to be listed has proposed as many as listing all rows has.
+        A change that was too dear to be listed is taken to have proposed as many as listing all rows has, times the
+        ratio of their costs.
         """
         joins = circuit.heads[self.head].joins
-        listed = [recount.paths for recount in self.recounted(circuit) if recount.lists]
+        listed = [recount for recount in self.recounted(circuit) if recount.lists]
         for rule, paths in work.items():
             for path_index, steps in paths.items():
                 if path_index < 0 and not listed:  # a full count or a planned load, which have no estimate
                     continue
-                n_proposed = 0
+                n_proposed, place = 0, path_index
                 for counted in steps.values():
                     n_proposed += counted.item(PROPOSALS)
+                if path_index < 0:
+                    place = listed[0].paths[rule]
+                    n_proposed = int(n_proposed * max(1.0, listed[0].instead / max(1, listed[0].cost)))
+                if place < 0:  # along the plan of the load
+                    place = _dearest_path(joins[rule], paths)
                 if n_proposed:
-                    path = (listed[0][rule] if path_index < 0 else path_index) % len(joins[rule].query.paths)
-                    # also for paths that join changes with each other
-                    yield (self.head, rule, path), n_proposed * joins[rule].stands_for(path_index)
+                    place %= len(joins[rule].query.paths)  # also for paths that join changes with each other
+                    yield (self.head, rule, place), n_proposed * joins[rule].stands_for(path_index)
 
     def expected(self, circuit: Circuit) -> float:
         """Return the expected number of proposed values."""
@@ -97,6 +103,16 @@ class _Gauge:
                 if phase not in counted:
                     total += rate * batch.n_rows
         return total
+
+
+def _dearest_path(join: IncrementalGenericJoin, paths: Mapping[int, Mapping[str, Int64Array]]) -> int:
+    """Return the path that proposed the most values, or has the most seeds if none was begun."""
+    begun = {index: sum(counted.item(PROPOSALS) for counted in steps.values())
+             for index, steps in paths.items() if index >= 0}  # fmt: skip
+    if begun:
+        return max(begun, key=begun.__getitem__)
+    phases = range(len(join.execution.phases))
+    return max(range(len(join.query.paths)), key=lambda index: sum(join.n_seeds(index, phase) for phase in phases))
 
 
 @dataclass(eq=False)

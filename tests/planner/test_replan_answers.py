@@ -13,6 +13,7 @@ import pytest
 from gpu_wcoj import Program
 from gpu_wcoj.engine import state as replanning_module
 from gpu_wcoj.engine.compile import Compiler
+from gpu_wcoj.join.settings import tune
 from gpu_wcoj.planner import replan
 from gpu_wcoj.planner.lower import Plan
 from tests.helpers.answers import named
@@ -31,8 +32,9 @@ MORE = "pair(b, c) :- h(a, b, c, d). reach(a, b) :- pair(a, b). reach(a, c) :- r
 @QUICK_KINDS
 @pytest.mark.parametrize("bag", [False, True])
 def test_every_backend_and_its_twin(kind, eager, bag):
-    program = Program(RULE, bag=bag, keep=["h"], backend=kind.backend())
-    fixed = Program(RULE, bag=bag, keep=["h"], backend="cpu", replan=None)
+    with tune(off=frozenset({"recounts"})):  # all rows, listed again, cost less than what the plan wastes
+        program = Program(RULE, bag=bag, keep=["h"], backend=kind.backend())
+        fixed = Program(RULE, bag=bag, keep=["h"], backend="cpu", replan=None)
     work, wasted = run_both(program, fixed, stream(8, 2, n=3000, changes=40))
     assert was_replanned(program)
     assert 4 * work[-1] < wasted[-1]

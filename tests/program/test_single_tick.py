@@ -130,8 +130,8 @@ def test_answers_along_alternatives(is_forced, bag, monkeypatch):
     def chosen(join, *arguments):
         found = cheapest(join, *arguments)
         if is_forced:
-            found = chance.choice(full_join._alternatives(join))
-        taken.append(found is not None)
+            found = chance.choice(full_join._alternatives(join)), 1.0
+        taken.append(found[0] is not None)
         return found
 
     monkeypatch.setattr(full_join, "_cheapest_alternative", chosen)
