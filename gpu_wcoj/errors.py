@@ -413,11 +413,14 @@ class UnknownRelationError(SchemaError, KeyError):
     ----------
     available, what
         The names that are there, and what they are names of.
+        ``IN_REACH`` is of a query's relations by their aliases.
     where
         The sentence that names the relation and the place that reads it; by default it names the relation only.
     remedy
         What to do beside another spelling.
     """
+
+    IN_REACH: Final = "relations in reach"
 
     def __init__(
         self, name: str, available: Iterable[str], what: str = "relations", *, where: str = "", remedy: str = ""
@@ -427,6 +430,7 @@ class UnknownRelationError(SchemaError, KeyError):
         allowed = f"The {what} are: {listed(names)}.{nearest(name, names)}"
         super().__init__(f"{subject}\n  {allowed}" + (f"\n  {remedy}" if remedy else ""))
         self.relation = name
+        self.is_alias = what == self.IN_REACH
 
 
 class ArityError(SchemaError):

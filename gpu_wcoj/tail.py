@@ -527,7 +527,7 @@ class Tail:
             from sqlglot import expressions as exp
 
             aliases = dict.fromkeys(item.alias_or_name for item in query.find_all(exp.Table, exp.Subquery))
-            missing = UnknownRelationError(match[1], [alias for alias in aliases if alias], "relations in reach")
+            missing = UnknownRelationError(match[1], [alias for alias in aliases if alias], UnknownRelationError.IN_REACH)
             lines = str(missing).split("\n")
             missing.args = ("\n".join([marked(lines[0]), *lines[1:]]),)
             return missing

@@ -375,8 +375,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         _complain("interrupted.")
         return INTERRUPTED_STATUS
-    except (GpuWcojError, OSError) as error:
+    except GpuWcojError as error:
         _complain(str(error))
+        return ERROR_STATUS
+    except OSError as error:  # of files there are errors of this package, which name them
+        where = "standard output" if error.filename is None else f"'{error.filename}'"
+        _complain(f"{where} failed: {error.strerror or error}.\n  Check the permissions and the space on the disk.")
         return ERROR_STATUS
     except MemoryError:
         _complain("out of memory.\n  Use smaller ticks (--tick-rows), or --count.")

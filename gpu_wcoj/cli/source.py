@@ -5,6 +5,7 @@ The parameters are those of Soufflé.
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -506,7 +507,7 @@ class ProgramSource:
         try:
             reading = read(text, language, tables=tables, dialect=self.dialect, source=source)
         except UnknownRelationError as error:
-            if not tables:
+            if not tables and not error.is_alias:
                 error.args = (
                     f"{error}\n  Give the file of the relation: --input RELATION=PATH or --changes RELATION=PATH.",
                 )
@@ -579,9 +580,13 @@ class ProgramSource:
 
 
 def file_named(error: UnknownRelationError) -> InputSpec | None:
-    """Return the file that an unknown relation is called as, or None."""
+    """Return the file, or the files of a folder or pattern, that an unknown relation is called as, or None."""
     name = error.relation
-    return InputSpec(name, Path(name).expanduser()) if "." in name and Path(name).expanduser().is_file() else None
+    path = os.path.expanduser(name)
+    is_named = not error.is_alias and (
+        ("." in name and os.path.isfile(path)) or ("/" in name and os.path.isdir(path)) or "*" in name
+    )
+    return united([InputSpec(name, Path(path))])[0] if is_named else None
 
 
 def _with_facts(reading: Reading) -> Rules:

@@ -37,6 +37,8 @@ UNSUPPORTED = [
     ("SELECT a FROM r LIMIT 2.5", "2.5", "LIMIT and OFFSET of anything but a whole number are not", ""),
     ("SELECT a FROM r LIMIT 10%", "10", "LIMIT of a share, or WITH TIES, is not supported", "a number of rows"),
     ("SELECT a FROM r LIMIT 3000000000", "3000000000", "of more than 2,147,483,648 rows are not supported", ""),
+    ("SELECT b.x FROM r", "b.x", "the field 'x' of the column 'b' is not supported", "Write b['x']"),
+    ("SELECT r.b.x FROM r", "r.b.x", "names of more than relation and column", "Write the field as r.b['x']"),
     ("SELECT a FROM r OFFSET 2", "2", "OFFSET without LIMIT is not supported", "Write LIMIT too"),
     ("SELECT a FROM r ORDER BY a", "a", "ORDER BY without LIMIT is not supported", "sort what you read from it"),
     ("SELECT a FROM r UNION SELECT b FROM s ORDER BY 1", "1", "ORDER BY without LIMIT is not", "sort what you read"),

@@ -247,6 +247,29 @@ class TestDialects:
             gw.query("SELECT random(), a FROM t", t={"a": [1], "A": [2]}, dialect="postgres")
 
 
+class TestFieldsOfStructs:
+    def test_they_are_written_with_points(self):
+        table = pa.table({"k": [1, 2], "s": [{"a": 5, "n": {"b": "x"}}, None]})
+        for text, expected in [
+            ("SELECT s.a FROM t", [(5,), (None,)]),
+            ("SELECT t.s.a + 1 FROM t", [(6,), (None,)]),
+            ("SELECT k, s.n.b FROM t WHERE s.a = 5", [(1, "x")]),
+            ("SELECT x.k FROM t x JOIN t y ON x.s.a = y.s.a", [(1,)]),
+        ]:
+            assert gw.query(text, t=table).rows() == expected
+
+    def test_a_view_has_them_in_brackets(self):
+        table = pa.table({"s": [{"a": 5}]})
+        view = gw.view("SELECT s['a'] AS a, t.s['a'] AS b FROM t", t=table)
+        view.apply(t=pa.table({"s": [{"a": 6}]}))
+        assert view.snapshot().rows() == [(5, 5), (6, 6)]
+
+    def test_a_name_that_is_no_column_is_a_relation(self):
+        with pytest.raises(UnknownRelationError, match="unknown relation 'z'") as caught:
+            gw.view("SELECT z.a FROM t", t={"a": [1]})
+        assert "schema" not in str(caught.value)
+
+
 class TestMistakes:
     @pytest.mark.parametrize(
         ("text", "error", "says"),
@@ -408,6 +431,7 @@ class TestFirstTries:
             ('SELECT id FROM t WHERE name = "a"', ColumnError, "A text stands in single quotes: 'a'"),
             ("SELECT roun(price) FROM t", UnsupportedError, "Did you mean 'ROUND'"),
             ("SELECT id FROM 'no.parquet'", UnknownRelationError, "There is no file 'no.parquet'"),
+            ("SELECT id FROM '*.parquet'", UnknownRelationError, "read the file first and pass its rows under a name"),
             ("SELECT id FROM t WHERE id = $1", UnsupportedError, "Write the value into the text"),
             ("SELECT id FROM t LIMIT -1", SqlSyntaxError, "LIMIT/OFFSET cannot be negative"),
         ],

@@ -985,7 +985,7 @@ class Queries(FromClause):
                 source = scope.source(item.args["table"], place)
                 if source is None:
                     raise place.unknown(
-                        item.args["table"], [source.name for source in scope.sources], "relations in reach"
+                        item.args["table"], [source.name for source in scope.sources], UnknownRelationError.IN_REACH
                     )
                 columns = source.columns
             elif not columns:

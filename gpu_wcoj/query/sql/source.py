@@ -306,9 +306,9 @@ class Place:
         """Return the error for an unknown relation."""
         names = list(available)
         remedy = "" if names else f"Pass its rows: {node.name}=..."
-        is_path = re.fullmatch(r"[^*?:]+[./][^*?:]+", node.name) and what == "relations"
-        if is_path and not os.path.exists(node.name):
-            remedy = f"There is no file '{node.name}'."
+        if what == "relations" and re.fullmatch(r"[^?:]*([./]|[*])[^?:]*", node.name):
+            is_there = "*" in node.name or os.path.exists(node.name)
+            remedy = _FILES if is_there else f"There is no file '{node.name}'."
         return self.marked(UnknownRelationError(node.name, names, what, remedy=remedy), node)
 
     def marked(self, error: _Error, node: Node | None) -> _Error:
@@ -318,6 +318,7 @@ class Place:
         return error
 
 
+_FILES = "The command gpu-wcoj run reads files; in Python, read the file first and pass its rows under a name."
 NESTING = 100
 """Deepest nesting of expressions and queries, in levels."""
 OPEN_JOINS = 8
