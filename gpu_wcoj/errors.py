@@ -74,6 +74,17 @@ def listed(names: Iterable[str]) -> str:
     return ", ".join(f"'{name}'" for name in names) or "none"
 
 
+def counted(number: int, noun: str) -> str:
+    """Return a number with a noun for a message.
+
+    Examples
+    --------
+    >>> counted(1, "row"), counted(2000, "row")
+    ('1 row', '2,000 rows')
+    """
+    return f"{number:,} {noun}{'s' * (number != 1)}"
+
+
 class SourceMap(str):
     """Name of a text that is joined from several, with the source of each line.
 

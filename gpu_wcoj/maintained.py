@@ -9,7 +9,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, Protocol, Self, overload, runtime_checkable
 
 from gpu_wcoj.data.rows import Row
-from gpu_wcoj.errors import entry_point
+from gpu_wcoj.errors import counted, entry_point
 from gpu_wcoj.program import Program
 from gpu_wcoj.result import Result
 from gpu_wcoj.zset.zset import ZSet
@@ -152,7 +152,7 @@ class ProgramAnswers(Maintained, Protocol):
     def __repr__(self) -> str:
         if self.is_closed:
             return f"{type(self).__name__}, closed"
-        return f"{type(self).__name__} of {self.program!r}, after {self.program.last_tick.tick + 1} ticks"
+        return f"{type(self).__name__} of {self.program!r}, after {counted(self.program.last_tick.tick + 1, 'tick')}"
 
     def _repr_html_(self) -> str:
         return f"<code>{escape(repr(self))}</code>"

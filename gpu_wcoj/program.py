@@ -1307,7 +1307,8 @@ class Program(Inspected):
 
     def __repr__(self) -> str:
         semantics = "bag" if self.bag else "set"
-        return f"Program({', '.join(self.outputs)} from {', '.join(self.inputs)}; {semantics}, {self.backend.name})"
+        inputs = ", ".join(self.inputs) or "constants"
+        return f"Program({', '.join(self.outputs)} from {inputs}; {semantics}, {self.backend.name})"
 
     def step(self, changes: Mapping[str, Any]) -> dict[str, ZSet]:
         """Apply one tick's changes of the inputs and return the changes of the outputs.

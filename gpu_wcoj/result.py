@@ -20,6 +20,7 @@ from gpu_wcoj.errors import (
     UnsupportedTypeError,
     UsageError,
     WeightError,
+    counted,
     entry_point,
     listed,
     nearest,
@@ -290,7 +291,7 @@ class Result:
         answer: engine, 1 row
         """
         n_rows = self._n_rows()
-        whole = f"answer: engine, {n_rows:,} row{'s' * (n_rows != 1)}"
+        whole = f"answer: engine, {counted(n_rows, 'row')}"
         return "\n".join(map(str, self._parts)) or whole
 
     # parts of it
@@ -565,7 +566,7 @@ def display(rows: Rows, weights: bool = False) -> tuple[str, list[TextColumn]]:
     shown = [*range(half), *range(n_rows - half, n_rows)] if is_cut else range(n_rows)
     positions = np.array([np.searchsorted(ends, row, side="right") for row in shown], np.int64)
     shown_rows = rows.gathered(positions, stored[positions])
-    size = f"{n_rows:,} row{'s' * (n_rows != 1)}, {len(rows.names)} column{'s' * (len(rows.names) != 1)}"
+    size = f"{counted(n_rows, 'row')}, {counted(len(rows.names), 'column')}"
     if is_table:
         return size, laid_out(shown_rows.text_columns(), None, is_cut)
     cells = list(map(str, shown_rows.weights.tolist()))

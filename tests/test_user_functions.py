@@ -66,7 +66,7 @@ class TestDeclarations:
             (lambda: gw.function(lambda n: n, returns="int64", name="f"), UsageError, "a type of 'n'"),
             (lambda: gw.function(lambda *n: n, returns="int64", name="f"), UsageError, r"a type of '\*n'"),
             (lambda: gw.function(lambda: 1, returns="int64", name="f"), UsageError, "'f' takes no argument"),
-            (lambda: gw.function(lambda n, m: n, "int64", returns="int64", name="f"), UsageError, "with 1 arguments"),
+            (lambda: gw.function(lambda n, m: n, "int64", returns="int64", name="f"), UsageError, "with 1 argument"),
             (
                 lambda: gw.function(lambda n: n, "int65", returns="int64", name="f"),
                 UnsupportedTypeError,
@@ -146,7 +146,7 @@ class TestTexts:
                 "SELECT scor(a, t) AS s FROM r",
                 "unknown function 'scor'. Did you mean 'score'(?s:.*)of DuckDB, or score",
             ),
-            ("SELECT score(a) AS s FROM r", r"'score' is score\(int64, string\) -> double: got 1 arguments"),
+            ("SELECT score(a) AS s FROM r", r"'score' is score\(int64, string\) -> double: got 1 argument"),
             ("SELECT score(DISTINCT a, t) AS s FROM r", "DISTINCT"),
             ("SELECT a FROM r WHERE score(a, t)", "a condition must be a boolean: got type 'double'"),
         ],

@@ -52,7 +52,7 @@ from gpu_wcoj.cli.source import (
     printed_of,
 )
 from gpu_wcoj.destination import replacing
-from gpu_wcoj.errors import UsageError
+from gpu_wcoj.errors import UsageError, counted
 from gpu_wcoj.explain.render import Format
 from gpu_wcoj.files.formats import SEPARATORS, form_of_name, is_facts
 from gpu_wcoj.files.output import ChangeWriter, OutputSpec, write_whole
@@ -191,7 +191,9 @@ def _tell_failures(expected: Mapping[str, int], totals: Mapping[str, int]) -> in
     status = 0
     for name, count in expected.items():
         if totals.get(name, 0) != count:
-            sys.stderr.write(f"test of '{name}' failed: it has {totals.get(name, 0):,} rows, expected {count:,}\n")
+            sys.stderr.write(
+                f"test of '{name}' failed: it has {counted(totals.get(name, 0), 'row')}, expected {count:,}\n"
+            )
             status = 1
     return status
 
@@ -477,7 +479,7 @@ def run_job(program: Runnable, job: Job) -> Mapping[str, int]:
             if resumes_at and replay is not None and not replay.extra.get("written"):
                 raise UsageError.wrong_state(
                     "--output",
-                    f"{resumes_at:,} ticks of the checkpoint ran without it, so their changes are in no file",
+                    f"{counted(resumes_at, 'tick')} of the checkpoint ran without it, so their changes are in no file",
                     "Leave it out again; or start over with an empty folder and an empty checkpoint.",
                 )
             if job.output == STANDARD_OUTPUT:
@@ -718,13 +720,14 @@ def _print_table(totals: _Totals, seconds: float) -> None:
         )
     console = Console(highlight=False)
     console.print(table)
-    ticks_text = "1 tick" if totals.ticks == 1 else f"{totals.ticks:,} ticks"
     peak = peak_rss_bytes()
-    console.print(f"{ticks_text} in {seconds:.2f} s" + (f", peak memory {format_bytes(peak)}" if peak else ""))
+    console.print(
+        f"{counted(totals.ticks, 'tick')} in {seconds:.2f} s" + (f", peak memory {format_bytes(peak)}" if peak else "")
+    )
     for name, ignored in totals.ignored.items():
         if ignored:
             why = "present or absent already, or undone in their tick"
-            console.print(f"{ignored:,} rows of '{name}' changed nothing: {why}")
+            console.print(f"{counted(ignored, 'row')} of '{name}' changed nothing: {why}")
 
 
 def _format_count(count: int | None) -> str:
@@ -928,4 +931,4 @@ def convert(source: Annotated[str, _FROM], target: Annotated[Path, _TO], /, *, m
     table = table.rename_columns([*names, *table.column_names[len(names) :]])
     separator = SEPARATORS.get(form, "\t")
     write_whole(OutputSpec("rows", target, separator, header=not is_facts(target)), table)
-    sys.stdout.write(f"{table.num_rows:,} row{'s' * (table.num_rows != 1)} of {', '.join(table.column_names)}\n")
+    sys.stdout.write(f"{counted(table.num_rows, 'row')} of {', '.join(table.column_names)}\n")

@@ -76,6 +76,10 @@ class DataType:
 
     name: str
 
+    def __str__(self) -> str:
+        """Return the spelling of Arrow."""
+        return self.name.replace(FULL, "")
+
     @cached_property
     def family(self) -> str:
         """The group of types that join with each other.
@@ -267,7 +271,7 @@ class DataType:
         family = self.family
         if family != operand.family and not _widens(self, operand):
             raise TypeMismatchError.with_parts(
-                f"types '{self.name}' and '{operand.name}' do not join",
+                f"types '{self}' and '{operand}' do not join",
                 remedy="Only integers, time units and decimal scales widen. Cast one of the two columns.",
             )
         if "wide" in (family, operand.family):
@@ -278,7 +282,7 @@ class DataType:
             return operand if _REQUIRED in self.name else self
         if family in ("enum", "nested"):
             raise TypeMismatchError.with_parts(
-                f"types '{self.name}' and '{operand.name}' differ",
+                f"types '{self}' and '{operand}' differ",
                 remedy="Cast one of the two columns to the other type."
                 + " Enums need the same categories in the same order." * (family == "enum"),
             )
@@ -397,7 +401,7 @@ def _wide_decimal(n_before: int, scale: int, left: DataType, right: DataType) ->
     """Return the wide type of decimals with these digits before and after the point."""
     if n_before + scale > MAX_WIDE_DIGITS:
         raise TypeMismatchError.mismatch(
-            f"the common type of '{left.name}' and '{right.name}'",
+            f"the common type of '{left}' and '{right}'",
             "has too many digits",
             n_before + scale,
             f"at most {MAX_WIDE_DIGITS}",

@@ -12,7 +12,7 @@ import numpy as np
 from gpu_wcoj.data.column import Column, Dictionary, on_host
 from gpu_wcoj.data.rows import as_weights, weight_among
 from gpu_wcoj.data.schema import FULL, FULL_UINT64, INT64, MAX_DIGITS, DataType
-from gpu_wcoj.errors import ArityError, ColumnError, SchemaError, TypeMismatchError
+from gpu_wcoj.errors import ArityError, ColumnError, SchemaError, TypeMismatchError, counted
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.zset.zset import ZSet
 
@@ -105,7 +105,8 @@ def read_change(
             if arity is not None and (weight is None or names.count(weight) != 1):
                 called = "weight" if weight is None else weight
                 raise SchemaError.with_parts(
-                    f"relation '{relation}' has {arity} columns, and the rows have {arity + 1}: {', '.join(names)}",
+                    f"relation '{relation}' has {counted(arity, 'column')}, and the rows have {arity + 1}:"
+                    f" {', '.join(names)}",
                     subject=f"relation '{relation}'",
                     got=arity + 1,
                     remedy=f"An extra column is allowed if it is called '{called}' and holds the weights.",
@@ -359,7 +360,7 @@ def narrow_columns(
             row = int(beyond.argmax())
             raise TypeMismatchError(
                 f"relation '{relation}', column '{names[position]}': the value {int(column.stored[row])} (row {row}) "
-                f"is outside the declared type '{kind.name}': expected {smallest} to {largest}.\n"
+                f"is outside the declared type '{kind}': expected {smallest} to {largest}.\n"
                 "  Correct the value, or declare another type."
             )
         narrowed[position] = Column(kind, column.stored, column.stored_valid, column.dictionary)
@@ -377,7 +378,9 @@ def arity_message(relation: str, arity: int, names: Sequence[str], relation_name
     if len(names) == arity + 1 and "weight" in names:
         hint = "A column 'weight' holds weights in changes only; leave it out here."
     name_list = ", ".join(names) or "none"
-    return f"relation '{relation}' has {arity} columns, and the rows have {len(names)}: {name_list}.\n  {hint}"
+    return (
+        f"relation '{relation}' has {counted(arity, 'column')}, and the rows have {len(names)}: {name_list}.\n  {hint}"
+    )
 
 
 _NUMBERED = (("c", 0), ("", 0), ("_", 1), ("_c", 0), ("column_", 0), ("col", 0), ("f", 0))

@@ -101,7 +101,7 @@ class TotalsAggregator(Aggregator):
             return None
         if column.type.family not in ("integer", "decimal", "float32", "float64"):
             raise TypeMismatchError.mismatch(
-                self.description, "has the wrong type", f"'{column.type.name}'", "a numeric column"
+                self.description, "has the wrong type", f"'{column.type}'", "a numeric column"
             )
         return column.type
 

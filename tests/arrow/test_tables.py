@@ -109,7 +109,7 @@ def test_one_array_is_one_column():
 def test_dicts_of_columns_are_checked():
     with pytest.raises(SchemaError, match=r"a key of the dict is not a column name: got \(1, 2\)"):
         as_table({(1, 2): 1})
-    with pytest.raises(SchemaError, match="column 'a' has 1 values and column 'b' has 2"):
+    with pytest.raises(SchemaError, match="column 'a' has 1 value and column 'b' has 2"):
         as_table({"a": [1], "b": np.array([1, 2])})
     with pytest.raises(TypeMismatchError, match="column 'a' is not a column: got 'xy', expected an array or a list"):
         as_table({"a": "xy"})

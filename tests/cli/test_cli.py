@@ -198,7 +198,7 @@ def test_the_table(capfd: pytest.CaptureFixture[str], tmp_path: Path):
     assert re.search(r"relation +│ inserted │ deleted │ total", printed.out)
     assert re.search(r"triangle +│ +2 │ +2 │ +0 ", printed.out)
     assert "4 ticks in " in printed.out
-    assert "1 rows of 'edge' changed nothing" in printed.out
+    assert "1 row of 'edge' changed nothing" in printed.out
 
 
 def test_explain(capfd: pytest.CaptureFixture[str]):

@@ -64,7 +64,7 @@ def test_a_byte_order_mark_inside_is_text(tmp_path: Path):
 @pytest.mark.parametrize(
     ("name", "text", "options", "match"),
     [
-        ("g.txt", "1 2\n# c\n3\n", "", "line 3: 1 fields where the lines before have 2: '3'"),
+        ("g.txt", "1 2\n# c\n3\n", "", "line 3: 1 field where the lines before have 2: '3'"),
         ("g.txt", "1 2\n3 4 5\n", "", "line 2: 3 fields"),
         ("g.txt", "1 2\n\n3 x\n", "", "line 3: 'x' is text, but '2' in the same column is a number .*line 1"),
         ("g.txt", "src dst\n1 2\n", "", "line 2: '1' is a number, but 'src' in the same column is text"),
@@ -79,7 +79,7 @@ def test_a_byte_order_mark_inside_is_text(tmp_path: Path):
         ("g.txt", "1 2\n3 4.5\n", "?columns=0,1&types=int64,int64", "line 2: '4.5' is not an integer"),
         ("g.txt", b"a b\nc \xff\n", "?header=no", r"line 2: b'\\xff' is not UTF-8"),
         ("g.txt", b"a \xff\n", "", "line 1: not UTF-8"),
-        ("g.txt", b"a b\n\n\xff\n", "?header=no", r"line 3: 1 fields where the lines before have 2: '\\xff'"),
+        ("g.txt", b"a b\n\n\xff\n", "?header=no", r"line 3: 1 field where the lines before have 2: '\\xff'"),
         ("g.csv", '1,2\n3,"4\n', "?header=no", "line 2: a quoted value that does not end"),
         ("g.txt", b"\0\0\0\0\n", "", "not text: it holds zero bytes"),
         ("g.csv", "", "", "is empty: it has not even names of columns.\n.*header=no"),
@@ -183,7 +183,7 @@ def test_text_in_several_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         InputFileError, match="line 101: 'x' is not an integer of 64 bits, as the column's values before"
     ):
         read_text(path, good + "1 x\n")
-    with pytest.raises(InputFileError, match="line 101: 1 fields"):
+    with pytest.raises(InputFileError, match="line 101: 1 field"):
         read_text(path, good + "1\n")
     monkeypatch.setattr(formats, "LINE_BYTES", 100)
     with pytest.raises(InputFileError, match="line 101: longer than"):

@@ -70,6 +70,17 @@ class TestPrograms:
         with pytest.raises(UsageError, match=f"query has no option '{option}'(?s:.*)to gpu_wcoj.Program"):
             gw.query("h(a) :- r(a, b).", r=[(1, 2)], **{option: value})
 
+    def test_a_misspelled_option_of_query(self):
+        with pytest.raises(UsageError, match=r"query has no option 'thread'(?s:.*)Did you mean 'threads'\?"):
+            gw.query("h(a) :- r(a, b).", r=[(1, 2)], thread=2)
+
+    @pytest.mark.parametrize("rows", ["r.csv", None, 3])
+    def test_what_is_no_table_of_a_relation_that_is_read(self, rows):
+        with pytest.raises(
+            TypeMismatchError, match="relation 'r' is not a table: got (?s:.*)(Pass any|Read the f)"
+        ):
+            gw.query("h(a) :- r(a, b).", r=rows)
+
     @pytest.mark.parametrize("name", ["\ud800", "a\udcff", 1])
     def test_names_that_no_file_can_take(self, name):
         said = f"the column name {name!a} contains" if isinstance(name, str) else "a column name has the wrong type"

@@ -99,7 +99,7 @@ class TestMistakes:
                 19,
                 6,
             ),
-            ("h(x) :- r(x), x = cat(x).", "'cat' takes two texts or more: got 1 arguments", 1, 19, 3),
+            ("h(x) :- r(x), x = cat(x).", "'cat' takes two texts or more: got 1 argument", 1, 19, 3),
             (".input r(5)\nh(x) :- r(x).", "expected the name of a parameter after '('", 1, 10, 1),
             (".input r(a=)\nh(x) :- r(x).", "expected a name, a number or a text after '='", 1, 12, 1),
             (".input r(a=b c)\nh(x) :- r(x).", "expected ',' or ')' after 'b'", 1, 14, 1),

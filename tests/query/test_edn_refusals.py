@@ -135,7 +135,7 @@ def refused(text: Any, *arguments: Any) -> Any:
         ("[:find ?e :where [?e] :rules [[(r ?e) [?e]] [(r ?e ?f) [?e :to ?f]]]]",
          "differ in their numbers of variables: got 2, expected 1"),
         ("[:find ?e :where [?e] :rules [[(r ?e) [?e]] [(r [?e]) [?e]]]]", "require different variables"),
-        ("[:find ?e :where (r ?e 5) :rules [[(r ?e) [?e]]]]", "the rule 'r' takes 1 terms: got 2"),
+        ("[:find ?e :where (r ?e 5) :rules [[(r ?e) [?e]]]]", "the rule 'r' takes 1 term: got 2"),
         ("[:find ?e :where (rr ?e) :rules [[(r ?e) [?e]]]]",
          "unknown rule 'rr': expected one of 'edges', 'loose', 'r'"),
         ("[:find ?e :where (r ?e) :rules [[(r [?e]) [?e]]]]", r"insufficient bindings: '\?e' is not bound"),
@@ -233,7 +233,7 @@ def test_types_that_do_not_meet(text: str, message: str) -> None:
 @pytest.mark.parametrize(
     ("in_", "arguments", "message"),
     [
-        ("$ ?n", (), r"':in' takes 1 arguments \(\?n\): got 0"),
+        ("$ ?n", (), r"':in' takes 1 argument \(\?n\): got 0"),
         ("$", (5,), "':in' takes no arguments: got 1"),
         ("$ ?n ?n", (5, 6), r"'\?n' is given twice in ':in'"),
         ("$ ?n", ([5],), r"'\?n' binds a single value: got '\[5\]'"),
