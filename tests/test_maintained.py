@@ -202,7 +202,9 @@ def test_what_is_not_a_path_is_refused_by_all_checkpoints(path):
     ]  # fmt: skip
     for one in kept:
         for call in (one.checkpoint, type(one).restore):
-            with pytest.raises(UsageError, match=f"path={re.escape(repr(path))} is not allowed: expected the path of a"):
+            with pytest.raises(
+                UsageError, match=f"path={re.escape(repr(path))} is not allowed: expected the path of a"
+            ):
                 call(path)
 
 

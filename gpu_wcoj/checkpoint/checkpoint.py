@@ -462,8 +462,7 @@ class Checkpoint:
         if not is_locked and not options.takeover:
             raise CheckpointError(
                 f"the checkpoint '{folder.shown('.')}' is open: {holder(folder)}.\n"
-                "  Stop that process first; or take over with options=CheckpointOptions(takeover=True), and it stops "
-                "with an error at its next commit."
+                "  Stop that process first, or name another folder; of a view on Spark, start(takeover=True) stops it."
             )
         owner = owner or f"process {os.getpid()} on {socket.gethostname()}"
         made = cls(Versions(folder, owner, is_locked), program.subject, options)

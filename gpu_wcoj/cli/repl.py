@@ -386,9 +386,6 @@ def repl(
 ) -> None:
     """Type facts, rules and queries; answers are kept up to date.
 
-    Statements end with a dot, SQL with a semicolon. Lines that are not typed in a terminal are carried out one after
-    the other, up to the first mistake. With prompt_toolkit, the extra repl, lines can be edited and found again.
-
     Parameters
     ----------
     input

@@ -117,22 +117,6 @@ def run(
 ) -> int:
     """Run a program over files: load the inputs as the first tick, then apply the changes.
 
-    The answers are printed at the end.
-
-    A file is given as RELATION=PATH?option=value&...: Parquet, Arrow IPC, lines of JSON, CSV, TSV or whitespace text,
-    compressed or not; a folder or a pattern stands for its files. Options are columns=0,1 weight=2 tick=3 (columns by
-    position from 0, or by name), sep=tab header=no skip=1 types=int64,string (text only) and
-    format=parquet|arrow|json|csv|tsv|text. PATH is - for standard input, which is text without names of columns unless
-    format is set: edge=-?format=csv. Options follow the last ?; if a file with the complete name exists, ? and & are
-    part of its name. Columns with names go by name if the relation has names, too: declared, or of an earlier file.
-    SQL can name files in FROM, as in SELECT * FROM 'edge.csv'.
-
-    A program can name its own files: .input edge(filename="edge.csv", delimiter=",") and
-    .output path(filename="path.csv"). Without parameters, and if the command line names no file, .input edge reads
-    edge.facts and .output path writes path.csv, with fields separated by tabs. -F and -D name the folders of these
-    files, as for Soufflé; -D- prints the relations. The exit status is 1 if a line .test path 3 expects another number
-    of rows.
-
     Parameters
     ----------
     count
@@ -652,9 +636,8 @@ def _write_result(program: Runnable, spec: OutputSpec) -> None:
     rows = program.relation(spec.relation)
     table = (rows if program.bag else rows.with_weight_name(None)).to_arrow()
     is_text = not spec.path.name.endswith(".parquet")
-    write_whole(
-        spec, as_shown(table, _declaration_of(program, spec.relation)) if is_text and not program.bag else table
-    )
+    shown = as_shown(table, _declaration_of(program, spec.relation)) if is_text and not program.bag else table
+    write_whole(spec, shown, "Name a file that can, with filename= of .output.")
 
 
 def _step(
@@ -796,8 +779,6 @@ def explain(
     output: Path | None = None,
 ) -> None:
     """Print the plan of a program: each delta path with its seed, variables and extenders.
-
-    The plan depends on the rows of the relations; without files it uses no statistics. Files have the form as for run.
 
     Parameters
     ----------

@@ -373,8 +373,8 @@ def _no_columns(arity: int | None, types: Sequence[DataType | None]) -> tuple[Co
 
 def arity_message(relation: str, arity: int, names: Sequence[str], relation_names: Sequence[str] | None = None) -> str:
     """Return the message for rows with the wrong number of columns."""
-    hint = "Select the relation's columns first"
-    hint += f": {', '.join(relation_names)}." if relation_names else "."
+    hint = "Pass rows with all columns of the relation" if len(names) < arity else "Select the relation's columns first"
+    hint += f": {', '.join(relation_names)}." if relation_names else ", or write it with as many terms in the query."
     if len(names) == arity + 1 and "weight" in names:
         hint = "A column 'weight' holds weights in changes only; leave it out here."
     name_list = ", ".join(names) or "none"

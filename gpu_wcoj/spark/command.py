@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from gpu_wcoj.spark.cluster.view import CellView
     from gpu_wcoj.spark.view import View
 
-app = App(name="spark", help="Run programs on Apache Spark.", help_format="plaintext")
+app = App(name="spark", help="Run programs on Apache Spark.", help_format="markdown")
 
 _FLAG = Parameter(negative="")
 _SAMPLE_ROWS = 20

@@ -76,9 +76,7 @@ class TestPrograms:
 
     @pytest.mark.parametrize("rows", ["r.csv", None, 3])
     def test_what_is_no_table_of_a_relation_that_is_read(self, rows):
-        with pytest.raises(
-            TypeMismatchError, match="relation 'r' is not a table: got (?s:.*)(Pass any|Read the f)"
-        ):
+        with pytest.raises(TypeMismatchError, match="relation 'r' is not a table: got (?s:.*)(Pass any|Read the f)"):
             gw.query("h(a) :- r(a, b).", r=rows)
 
     @pytest.mark.parametrize("name", ["\ud800", "a\udcff", 1])

@@ -207,7 +207,7 @@ WRONG = [
     ("SELECT a FROM r GROUP BY 5", SqlSyntaxError, "5", "GROUP BY 5: got 1 column"),
     ("SELECT SUM(*) FROM r", SqlSyntaxError, "SUM(*)", r"'\*' can only be counted"),
     ("SELECT a FROM r UNION SELECT b, c FROM s", SqlSyntaxError, "b, c FROM s", "UNION of 1 and 2 columns"),
-    ("SELECT a FROM r WHERE a IN (SELECT b, c FROM s)", SqlSyntaxError, None, "are compared with a query of 2"),
+    ("SELECT a FROM r WHERE a IN (SELECT b, c FROM s)", SqlSyntaxError, None, "1 column compared with a query of 2"),
     ("SELECT a FROM r WHERE (a, b) = (1, 2, 3)", SqlSyntaxError, None, "a row of 2 is compared with one of 3"),
     ("SELECT a FROM r WHERE a IN ()", SqlSyntaxError, None, "the list of IN is empty"),
     ("SELECT q.x FROM (SELECT a FROM r) q(x, y)", SqlSyntaxError, "q(x, y)", "got 2 names for 1 column"),
