@@ -459,6 +459,17 @@ _SHOWN = (
     *("bool", "float", "double", "string", "large_string", "string_view", "binary", "large_binary", "binary_view"),
     *("date32[day]", "date64[ms]", "time32[s]", "time32[ms]", "time64[us]", "time64[ns]", FULL_UINT64),
 )
+_ELSEWHERE = {
+    **dict.fromkeys(("int", "integer", "bigint", "long"), "int64"),
+    **dict.fromkeys(("str", "text", "varchar"), "string"),
+    **dict.fromkeys(("bytes", "blob", "varbinary"), "binary"),
+    **dict.fromkeys(("datetime", "timestamp"), "timestamp[us]"),
+    "date": "date32",
+    "time": "time64[us]",
+    "timedelta": "duration[us]",
+    "decimal": "decimal128(10, 2)",
+}
+"""Names of types in Python and SQL, which errors translate."""
 _SHAPED = ("timestamp[us]", "timestamp[us, tz=UTC]", "decimal128(10, 2)", "duration[us]", "fixed_size_binary[16]")
 
 
@@ -491,6 +502,6 @@ def declared_type(text: str) -> str:
         raise UnsupportedTypeError(
             f"unknown type '{text}'; allowed are the integers int8 to int64 and uint8 to uint64, float, double, bool,"
             f" string, binary, date32, date64, time64[us], uuid, interval, {', '.join(_SHAPED)} and their like."
-            f"{nearest(text, spellings)}"
+            f"{nearest(_ELSEWHERE.get(text.lower(), text), spellings)}"
         ) from None
     return name

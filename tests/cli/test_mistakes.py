@@ -59,7 +59,7 @@ def test_a_pipe_is_named_once(capfd: pytest.CaptureFixture[str], tmp_path: Path)
         (["run", "-e", TRIANGLE, "--changes", "edge=GRAPH", "--changes", "edge=GRAPH?skip=1"], "different options"),
         (["run", "-e", "select(x) :- e(x, _).", "--input", "e=GRAPH"], "Say which: --language 'sql' or --language"),
         (["run", "-e", TRIANGLE, "edge=GRAPH"], "Name files of relations by --input edge="),
-        (["convert", "GRAPH", "/dev/null/x.csv"], "cannot be written: .*\n  Name a file that can\.\n"),
+        (["convert", "GRAPH", "/dev/null/x.csv"], "cannot be written: .*\n  Name a file that can\\.\n"),
         (["run", "-e", "SELECT * FROM 'nothing.csv'"], "There is no file 'nothing.csv'"),
         (["run", "-e", "SELECT * FROM 'none/*.csv'"], "no file matches 'none/[*].csv'"),
         (["run", "-e", f"SELECT * FROM '{'a' * 300}.csv'"], "There is no file 'aaa"),

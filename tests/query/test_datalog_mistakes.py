@@ -193,6 +193,8 @@ class TestMistakes:
         ("type_name", "what"),
         [
             ("int65", "unknown type 'int65'; .* Did you mean 'int64'"),
+            ("int", "unknown type 'int'; .* Did you mean 'int64'"),
+            ("VARCHAR", "unknown type 'VARCHAR'; .* Did you mean 'string'"),
             ("timestamp", r"unknown type 'timestamp'; .* Did you mean 'timestamp\[us\]'"),
             ("timestamp[fortnight]", "unknown type"),
             ("list[int64]", "unknown type"),

@@ -247,6 +247,13 @@ class TestDialects:
             gw.query("SELECT random(), a FROM t", t={"a": [1], "A": [2]}, dialect="postgres")
 
 
+@pytest.mark.parametrize("text", ["\ufeffSELECT src FROM e", "\ufeffSELECT src, random() < 1 AS b FROM e"])
+def test_a_byte_order_mark_is_not_a_part_of_the_text(text):
+    assert gw.query(text, e=EDGE).columns[0] == "src"
+    with pytest.raises(ColumnError, match=r"\(line 1, column 8\)\n  SELECT zz FROM e\n         ~~\n"):
+        gw.view("\ufeffSELECT zz FROM e", e=EDGE)
+
+
 class TestFieldsOfStructs:
     def test_they_are_written_with_points(self):
         table = pa.table({"k": [1, 2], "s": [{"a": 5, "n": {"b": "x"}}, None]})

@@ -186,7 +186,7 @@ class Place:
     """
 
     def __init__(self, text: str, source: str, dialect: str = "duckdb") -> None:
-        self.text = text
+        self.text = text.removeprefix(_BOM)
         self.source = source
         self.names = Names(dialect)
         self.of_dialect: UnsupportedError | None = None
@@ -318,6 +318,8 @@ class Place:
         return error
 
 
+_BOM = "\ufeff"
+"""A byte order mark, with which editors on Windows begin files."""
 _FILES = "The command gpu-wcoj run reads files; in Python, read the file first and pass its rows under a name."
 NESTING = 100
 """Deepest nesting of expressions and queries, in levels."""
@@ -344,6 +346,7 @@ def statements(text: str, dialect: str, place: Place, functions: Collection[str]
     BackendUnavailableError
         If sqlglot is not installed.
     """
+    text = text.removeprefix(_BOM)
     try:
         import sqlglot
     except ImportError:
