@@ -384,6 +384,13 @@ class Result:
             If a row has a negative weight, without ``weights=True``.
         MemoryBudgetError
             If there are more rows than memory holds.
+
+        Examples
+        --------
+        >>> from gpu_wcoj import query
+        >>> result = query("select n from t", t={"n": [7, 7, 9]})
+        >>> result.rows(), result.rows(weights=True)
+        ([(7,), (7,), (9,)], [((7,), 2), ((9,), 1)])
         """
         if weights:
             merged = self._rows.merged()
@@ -432,11 +439,26 @@ class Result:
         """Return the rows as a pandas frame.
 
         Integers with nulls get nullable types, structs are dictionaries. Errors as in `to_arrow`.
+
+        Examples
+        --------
+        >>> from gpu_wcoj import query
+        >>> result = query("select n from t", t={"n": [7, 7, 9]})
+        >>> result.to_pandas()["n"].tolist(), result.to_pandas(weights=True).values.tolist()
+        ([7, 7, 9], [[7, 2], [9, 1]])
         """
         return to_pandas(self._exported(weights))
 
     def to_polars(self, *, weights: bool = False) -> pl.DataFrame:
-        """Return the rows as a Polars frame. Errors as in `to_arrow`."""
+        """Return the rows as a Polars frame. Errors as in `to_arrow`.
+
+        Examples
+        --------
+        >>> from gpu_wcoj import query
+        >>> result = query("select n from t", t={"n": [7, 7, 9]})
+        >>> result.to_polars().rows(), result.to_polars(weights=True).columns
+        ([(7,), (7,), (9,)], ['n', 'weight'])
+        """
         return to_polars(self._exported(weights))
 
     def to_numpy(self, *, weights: bool = False) -> dict[str, npt.NDArray[Any]]:
@@ -480,6 +502,13 @@ class Result:
         ------
         UnsupportedTypeError
             If a column is a struct, or of another type that the engine does not support.
+
+        Examples
+        --------
+        >>> from gpu_wcoj import query
+        >>> result = query("select n from t", t={"n": [7, 7, 9]})
+        >>> result.to_zset().rows()
+        [((7,), 2), ((9,), 1)]
         """
         return self._rows.to_zset()
 
