@@ -196,7 +196,18 @@ class TotalsAggregator(Aggregator):
 
 
 class Count(TotalsAggregator):
-    """The number of rows of a group, by weight."""
+    """The number of rows of a group, by weight.
+
+    Examples
+    --------
+    >>> from gpu_wcoj.streams import Circuit
+    >>> circuit = Circuit(backend="cpu")
+    >>> circuit.sink("out", circuit.source("r").incremental_aggregate([0], Count()))
+    >>> circuit.step({"r": [(1, 2), (1, 3)]})["out"].rows()
+    [((1, 2), 1)]
+    >>> circuit.step({"r": [((1, 3), -1)]})["out"].rows()
+    [((1, 1), 1), ((1, 2), -1)]
+    """
 
     def __init__(self, name: str = "count") -> None:
         self.name = name
@@ -207,6 +218,16 @@ class Sum(TotalsAggregator):
 
     It is exact; for floats, it is the exact sum rounded once, so that equal rows give equal bits. A group with only
     nulls has the sum null.
+
+    Examples
+    --------
+    >>> from gpu_wcoj.streams import Circuit
+    >>> circuit = Circuit(backend="cpu")
+    >>> circuit.sink("out", circuit.source("r").incremental_aggregate([0], Sum(1)))
+    >>> circuit.step({"r": [(1, 2), (1, 3)]})["out"].rows()
+    [((1, 5), 1)]
+    >>> circuit.step({"r": [((1, 3), -1)]})["out"].rows()
+    [((1, 2), 1), ((1, 5), -1)]
     """
 
     op: Literal["count", "sum", "mean"] = "sum"
@@ -313,11 +334,33 @@ class _Extreme(Aggregator):
 
 
 class Min(_Extreme):
-    """The minimum of a column over rows of positive weight; texts in text order, without nulls."""
+    """The minimum of a column over rows of positive weight; texts in text order, without nulls.
+
+    Examples
+    --------
+    >>> from gpu_wcoj.streams import Circuit
+    >>> circuit = Circuit(backend="cpu")
+    >>> circuit.sink("out", circuit.source("r").incremental_aggregate([0], Min(1)))
+    >>> circuit.step({"r": [(1, 2), (1, 3)]})["out"].rows()
+    [((1, 2), 1)]
+    >>> circuit.step({"r": [((1, 3), -1)]})["out"].rows()
+    []
+    """
 
 
 class Max(_Extreme):
-    """The maximum of a column over rows of positive weight; see `Min`."""
+    """The maximum of a column over rows of positive weight; see `Min`.
+
+    Examples
+    --------
+    >>> from gpu_wcoj.streams import Circuit
+    >>> circuit = Circuit(backend="cpu")
+    >>> circuit.sink("out", circuit.source("r").incremental_aggregate([0], Max(1)))
+    >>> circuit.step({"r": [(1, 2), (1, 3)]})["out"].rows()
+    [((1, 3), 1)]
+    >>> circuit.step({"r": [((1, 3), -1)]})["out"].rows()
+    [((1, 2), 1), ((1, 3), -1)]
+    """
 
     descending = True
 
@@ -326,6 +369,16 @@ class CountDistinct(TotalsAggregator):
     """The number of distinct values, or tuples of values, without nulls.
 
     Only rows of positive weight count.
+
+    Examples
+    --------
+    >>> from gpu_wcoj.streams import Circuit
+    >>> circuit = Circuit(backend="cpu")
+    >>> circuit.sink("out", circuit.source("r").incremental_aggregate([0], CountDistinct(1)))
+    >>> circuit.step({"r": [(1, 2), (1, 3)]})["out"].rows()
+    [((1, 2), 1)]
+    >>> circuit.step({"r": [((1, 3), -1)]})["out"].rows()
+    [((1, 1), 1), ((1, 2), -1)]
     """
 
     def __init__(self, *columns: ColumnName, name: str = "count") -> None:
