@@ -341,6 +341,13 @@ class Report:
         Its number, from 1.
     tempids
         The entities of the temporary ids.
+
+    Examples
+    --------
+    >>> from gpu_wcoj.datoms import Database
+    >>> report = Database().transact([{":db/id": "ann", ":name": "Ann"}])
+    >>> report.transaction, dict(report.tempids), report.rows()
+    (1, {'ann': 1}, [((1, ':name', 'Ann'), 1)])
     """
 
     transaction: int

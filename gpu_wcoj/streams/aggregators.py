@@ -29,7 +29,10 @@ ColumnName = str | int
 
 
 class Aggregator:
-    """Base of aggregators, which make one or more rows of every group; must be deterministic."""
+    """Base of aggregators, which make one or more rows of every group; must be deterministic.
+
+    `Count`, `Sum` and the others of `gpu_wcoj.streams` are subclasses. `Apply` and `ApplyRows` make one of a function.
+    """
 
     def of(self, groups: Groups) -> ZSet:
         """Return the rows made of all groups: key columns, then results. All weights are positive."""
@@ -467,6 +470,16 @@ class Apply(Aggregator):
         one array or list per name, with one value per group. Rows of a group are in a fixed order.
     names
         The result columns; or a mapping from them to their types.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpu_wcoj.streams import Circuit
+    >>> circuit = Circuit(backend="cpu")
+    >>> spread = Apply(lambda a, b, starts: np.maximum.reduceat(b, starts) - np.minimum.reduceat(b, starts), ["spread"])
+    >>> circuit.sink("out", circuit.source("r").incremental_aggregate([0], spread))
+    >>> circuit.step({"r": [(1, 2), (1, 5)]})["out"].rows()
+    [((1, 3), 1)]
     """
 
     def __init__(self, function: Callable[..., Any], names: Names) -> None:
@@ -489,6 +502,15 @@ class ApplyRows(Aggregator):
         Called with the list of a group's rows of positive weight, as tuples in a fixed order; it returns a tuple.
     names
         The result columns; or a mapping from them to their types.
+
+    Examples
+    --------
+    >>> from gpu_wcoj.streams import Circuit
+    >>> circuit = Circuit(backend="cpu")
+    >>> spread = ApplyRows(lambda rows: (rows[-1][1] - rows[0][1],), ["spread"])
+    >>> circuit.sink("out", circuit.source("r").incremental_aggregate([0], spread))
+    >>> circuit.step({"r": [(1, 2), (1, 5)]})["out"].rows()
+    [((1, 3), 1)]
     """
 
     def __init__(self, function: Callable[[list[tuple[Any, ...]]], tuple[Any, ...]], names: Names) -> None:

@@ -614,6 +614,16 @@ class Connection(NotCopied, SeveralAnswers):
         """Store the relations and all views in a folder for `restore`; see `Program.checkpoint`.
 
         After a view was added or dropped, name an empty folder.
+
+        Examples
+        --------
+        >>> from tempfile import TemporaryDirectory
+        >>> connection = connect(edge=[(1, 2), (2, 3)])
+        >>> hops = connection.view("hop(a, c) :- edge(a, b), edge(b, c).")
+        >>> with TemporaryDirectory() as folder:
+        ...     connection.checkpoint(folder)
+        ...     list(Connection.restore(folder).views)
+        ['hop']
         """
 
         def store() -> None:
@@ -675,7 +685,15 @@ class Connection(NotCopied, SeveralAnswers):
         return connection
 
     def close(self) -> None:
-        """Close all views and free their memory; it may be closed twice."""
+        """Close all views and free their memory; it may be closed twice.
+
+        Examples
+        --------
+        >>> connection = connect(edge=[(1, 2)])
+        >>> connection.close()
+        >>> connection
+        Connection, closed
+        """
 
         def close() -> None:
             for view in self._views.values():
@@ -860,6 +878,15 @@ class _ProgramView(Subscribable):
         ------
         CheckpointError
             If there is no checkpoint, or it holds several views, or another kind of view.
+
+        Examples
+        --------
+        >>> from tempfile import TemporaryDirectory
+        >>> hops = view("hop(a, c) :- edge(a, b), edge(b, c).", edge=[(1, 2), (2, 3)])
+        >>> with TemporaryDirectory() as folder:
+        ...     hops.checkpoint(folder)
+        ...     View.restore(folder, threads=1).rows()
+        [(1, 3)]
         """
         connection = Connection.restore(path, **options)
         views = [*connection.views.values()]
