@@ -691,16 +691,15 @@ def _print_table(totals: _Totals, seconds: float) -> None:
     from rich.console import Console
     from rich.table import Table
 
+    columns: dict[str, Mapping[str, int | None]] = {"total": totals.net}
+    counted_changes = {"inserted": totals.inserted, "deleted": totals.deleted}
+    if any(count is not None for counts in counted_changes.values() for count in counts.values()):
+        columns = {**counted_changes, **columns}
     table = Table("relation", box=box.ROUNDED)
-    for heading in ("inserted", "deleted", "total"):
+    for heading in columns:
         table.add_column(heading, justify="right")
-    for name, net in totals.net.items():
-        table.add_row(
-            name,
-            _format_count(totals.inserted.get(name, 0)),
-            _format_count(totals.deleted.get(name, 0)),
-            _format_count(net),
-        )
+    for name in totals.net:
+        table.add_row(name, *(_format_count(counts.get(name, 0)) for counts in columns.values()))
     console = Console(highlight=False)
     console.print(table)
     peak = peak_rss_bytes()
