@@ -74,7 +74,7 @@ def listed(names: Iterable[str]) -> str:
     return ", ".join(f"'{name}'" for name in names) or "none"
 
 
-def counted(number: int, noun: str) -> str:
+def counted(count: int, noun: str) -> str:
     """Return a number with a noun for a message.
 
     Examples
@@ -82,7 +82,7 @@ def counted(number: int, noun: str) -> str:
     >>> counted(1, "row"), counted(2000, "row")
     ('1 row', '2,000 rows')
     """
-    return f"{number:,} {noun}{'s' * (number != 1)}"
+    return f"{count:,} {noun}{'s' * (count != 1)}"
 
 
 class SourceMap(str):

@@ -583,7 +583,7 @@ class ProgramSource:
 
 
 def file_named(error: UnknownRelationError) -> InputSpec | None:
-    """Return the file, or the files of a folder or pattern, that an unknown relation is called as, or None."""
+    """Return the files that an unknown relation is called as, also by a folder or pattern."""
     name = error.relation
     path = os.path.expanduser(name)
     is_named = not error.is_alias and (
