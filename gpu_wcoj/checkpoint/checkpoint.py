@@ -491,11 +491,6 @@ class Checkpoint:
         return self.versions.folder
 
     @property
-    def owner(self) -> str:
-        """The name of the process that opened it."""
-        return self.versions.owner
-
-    @property
     def path(self) -> str:
         """The folder, for messages."""
         return self.versions.path

@@ -1159,7 +1159,7 @@ class Conditions(DuckDBCalls):
             rows = self.select_within(query, scope, where)
             if any(len(row) != len(operands) for _, row in rows):
                 raise self.place.wrong(
-                    f"{counted(len(operands), 'column')} compared with a query of {len(rows[0][1])}", node
+                    f"a row of {counted(len(operands), 'column')} is compared with a query of {len(rows[0][1])}", node
                 )
             if op == "=":
                 equal = [
