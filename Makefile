@@ -117,7 +117,7 @@ fuzz: setup  ## fuzz every parser, guided by what it runs, SECONDS=600 each (PAR
 soak-checkpoint: setup  ## kill a checkpoint's writer at every operation and go on to the end; lose power 200 times at each
 	SOAK=1 $(BIN)/python -m pytest -rP tests/checkpoint/test_kill.py tests/checkpoint/test_power.py
 
-test-long: setup  ## run what takes long: GALEN's fixpoint, every recursive program on every kind of kernels, all that chance makes
+test-long: setup  ## run what takes long: GALEN's fixpoint, every recursive program on every kind of kernels, all random cases
 	TEST_LONG=1 $(KEEP_MEMORY) $(BIN)/python -m pytest --numprocesses $(TEST_WORKERS) --maxprocesses 4 --dist loadgroup $$(grep -rl --include='test_*.py' -e 'import IS_LONG' -e 'mark.drawn' -e 'mark.long' -e '@given' tests)
 
 check-extras: setup  ## see whether pip can install every extra, alone and beside the others; installs nothing
@@ -183,7 +183,7 @@ bench-one-shot: setup  ## answer one-shot queries from Arrow tables, beside Duck
 bench-fast-paths: setup  ## time ticks with and without each fast path, on the case that it is there for
 	$(BIN)/python -m bench.fast_paths $(BENCH)
 
-calibrate-costs: setup  ## measure the costs that plans are compared by, beside the table of them (BENCH="--write" sets it)
+calibrate-costs: setup  ## measure the costs that plans are compared by, and compare them with the stored ones (BENCH="--write" sets it)
 	$(BIN)/python -m bench.costs $(BENCH)
 
 bench-estimates: setup  ## compare what plans were expected to do with what ticks counted
@@ -192,7 +192,7 @@ bench-estimates: setup  ## compare what plans were expected to do with what tick
 bench-souffle: setup  ## run programs in Soufflé's dialect and count those with the right output
 	$(BIN)/python -m bench.souffle $(BENCH)
 
-bench-cliffs: setup  ## search for random queries whose cost hangs on how they are put (BENCH="--seconds 3600")
+bench-cliffs: setup  ## search for random queries whose cost depends on their wording (BENCH="--seconds 3600")
 	$(BIN)/python -m bench.cliffs $(BENCH)
 
 bench-lsqb: setup  ## count LSQB's queries from loaded state and tick by tick, beside DuckDB (BENCH="--rounds 5")
@@ -224,7 +224,7 @@ test-kernel-mutants: setup  ## plant faults in copies of the kernels and see tha
 	$(BIN)/python -m tests.mutants.kernels $(MUTANTS)
 
 # The jar of the RAPIDS Accelerator, a gigabyte, is fetched once. RAPIDS_RECORD=file keeps what the plugin said.
-test-rapids: setup  ## ask the RAPIDS Accelerator what of our plans it would run on a GPU; needs none
+test-rapids: setup  ## print which parts of our plans the RAPIDS Accelerator would run on a GPU; needs none
 	RAPIDS_JAR="$$($(BIN)/python -m tests.rapids.fetch | tail -n 1)" $(BIN)/python -m pytest -p no:xdist tests/rapids/test_plans.py
 
 test-rapids-gpu: setup  ## run our plans on a GPU by the RAPIDS Accelerator; whatever stays on the CPU is an error

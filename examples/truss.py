@@ -1,8 +1,8 @@
 """The k-truss of a changing graph, as a circuit of one's own: python examples/truss.py [K].
 
-A k-truss is what is left of a graph when edges that stand in fewer than k - 2 triangles are taken away, again and
-again. More edges may keep each other alive, so rules cannot say it: the loop has to start from all edges. Here it is a
-subcircuit that runs to its fixpoint within each tick; between ticks only changes travel, also within the loop.
+A k-truss is the part of a graph that remains if edges in fewer than k - 2 triangles are removed repeatedly. Edges may
+support each other, so rules cannot express it: the loop has to start from all edges. Here it is a subcircuit that runs
+to its fixpoint within each tick. Between ticks, and within the loop, only changes are computed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Output files named by a user: plain files are replaced, others are written to."""
+"""Files and folders named by a user: plain output files are replaced, others are written to."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Final
 
-from gpu_wcoj.errors import OutputFileError
+from gpu_wcoj.errors import OutputFileError, UsageError
 
 _MAX_LINKS: Final = 40
 """Maximum number of symbolic links that are followed, the same as in Linux."""
@@ -52,6 +52,20 @@ def force_names(path: Path) -> None:
     if HAS_FOLDER_HANDLES:
         with folder_handle(path) as handle:
             force(handle)
+
+
+def folder_path(path: object, name: str = "path") -> Path:
+    """Return the absolute path of a folder; a ``~`` at its start is the home folder.
+
+    Raises
+    ------
+    UsageError
+        If the argument `name` is not a path.
+    """
+    text = os.fspath(path) if isinstance(path, (str, os.PathLike)) else None
+    if not isinstance(text, str) or not text or "\0" in text:
+        raise UsageError.invalid_value(name, path, "the path of a folder, as text or pathlib.Path")
+    return Path(os.path.expanduser(text)).absolute()
 
 
 @contextmanager

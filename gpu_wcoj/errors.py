@@ -74,6 +74,17 @@ def listed(names: Iterable[str]) -> str:
     return ", ".join(f"'{name}'" for name in names) or "none"
 
 
+def counted(count: int, noun: str) -> str:
+    """Return a number with a noun for a message.
+
+    Examples
+    --------
+    >>> counted(1, "row"), counted(2000, "row")
+    ('1 row', '2,000 rows')
+    """
+    return f"{count:,} {noun}{'s' * (count != 1)}"
+
+
 class SourceMap(str):
     """Name of a text that is joined from several, with the source of each line.
 
@@ -425,11 +436,14 @@ class UnknownRelationError(SchemaError, KeyError):
     ----------
     available, what
         The names that are there, and what they are names of.
+        ``IN_REACH`` is of a query's relations by their aliases.
     where
         The sentence that names the relation and the place that reads it; by default it names the relation only.
     remedy
         What to do beside another spelling.
     """
+
+    IN_REACH: Final = "relations in reach"
 
     def __init__(
         self, name: str, available: Iterable[str], what: str = "relations", *, where: str = "", remedy: str = ""
@@ -439,6 +453,7 @@ class UnknownRelationError(SchemaError, KeyError):
         allowed = f"The {what} are: {listed(names)}.{nearest(name, names)}"
         super().__init__(f"{subject}\n  {allowed}" + (f"\n  {remedy}" if remedy else ""))
         self.relation = name
+        self.is_alias = what == self.IN_REACH
 
 
 class ArityError(SchemaError):

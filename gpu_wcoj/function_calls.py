@@ -143,15 +143,15 @@ def _outcome(kind: DataType, value: Any, dictionary: Dictionary | None) -> Outco
         return None
     if type(value) not in _RESULTS[kind.family]:
         return Failure(
-            f"returned {value!r:.80} of type {type(value).__name__}, and it is declared to return '{kind.name}'", value
+            f"returned {value!r:.80} of type {type(value).__name__}, and it is declared to return '{kind}'", value
         )
     try:
         code = _code_of(kind, value, dictionary)
     except (ValueError, OverflowError) as error:
-        return Failure(f"returned {value!r:.80}, which is not a value of '{kind.name}': {error}", value)
+        return Failure(f"returned {value!r:.80}, which is not a value of '{kind}': {error}", value)
     low, high = kind.code_range
     if kind.family in ("integer", "decimal", "date", "timestamp", "zoned") and not low <= code <= high:
-        return Failure(f"returned {value!r:.80}, which is outside of '{kind.name}'", value)
+        return Failure(f"returned {value!r:.80}, which is outside of '{kind}'", value)
     return code
 
 

@@ -9,7 +9,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, Protocol, Self, overload, runtime_checkable
 
 from gpu_wcoj.data.rows import Row
-from gpu_wcoj.errors import entry_point
+from gpu_wcoj.errors import counted, entry_point
 from gpu_wcoj.program import Program
 from gpu_wcoj.result import Result
 from gpu_wcoj.zset.zset import ZSet
@@ -152,7 +152,7 @@ class ProgramAnswers(Maintained, Protocol):
     def __repr__(self) -> str:
         if self.is_closed:
             return f"{type(self).__name__}, closed"
-        return f"{type(self).__name__} of {self.program!r}, after {self.program.last_tick.tick + 1} ticks"
+        return f"{type(self).__name__} of {self.program!r}, after {counted(self.program.last_tick.tick + 1, 'tick')}"
 
     def _repr_html_(self) -> str:
         return f"<code>{escape(repr(self))}</code>"
@@ -164,7 +164,15 @@ class ProgramAnswers(Maintained, Protocol):
         self.close()
 
     def rows(self) -> Any:
-        """Return the rows of `snapshot`, as often as they occur."""
+        """Return the rows of `snapshot`, as often as they occur.
+
+        Examples
+        --------
+        >>> from gpu_wcoj import view
+        >>> hops = view("hop(a, c) :- edge(a, b), edge(b, c).", edge=[(1, 2), (2, 3)])
+        >>> hops.rows()
+        [(1, 3)]
+        """
         present = self.snapshot()
         if isinstance(present, dict):
             return {name: answer.rows() for name, answer in present.items()}
@@ -183,11 +191,27 @@ class ProgramAnswers(Maintained, Protocol):
         statistics: str | PathLike[str] | None = None,
         format: Format = "text",  # noqa: A002  # as in Program.explain
     ) -> str:
-        """Return the plan, and that of answers that share its state; see `Program.explain`."""
+        """Return the plan, and that of answers that share its state; see `Program.explain`.
+
+        Examples
+        --------
+        >>> from gpu_wcoj import view
+        >>> hops = view("hop(a, c) :- edge(a, b), edge(b, c).", edge=[(1, 2), (2, 3)])
+        >>> "delta path 1: change of edge(a, b)" in hops.explain()
+        True
+        """
         return self.program.explain(analyze=analyze, bounds=bounds, statistics=statistics, format=format)
 
     def statistics(self) -> tuple[ArrangementStatistics, ...]:
-        """Return exact statistics of the stored relations; see `Program.statistics`."""
+        """Return exact statistics of the stored relations; see `Program.statistics`.
+
+        Examples
+        --------
+        >>> from gpu_wcoj import view
+        >>> hops = view("hop(a, c) :- edge(a, b), edge(b, c).", edge=[(1, 2), (2, 3)])
+        >>> {stored.relation: stored.rows for stored in hops.statistics()}
+        {'edge': 2}
+        """
         return self.program.statistics()
 
 
@@ -213,7 +237,16 @@ class SeveralAnswers(ProgramAnswers, Protocol):
     def snapshot(self, name: None = None) -> dict[str, Result]: ...
 
     def snapshot(self, name: str | None = None) -> Result | dict[str, Result]:
-        """Return a relation or an answer, or by default each output by its name, as a table."""
+        """Return a relation or an answer, or by default each output by its name, as a table.
+
+        Examples
+        --------
+        >>> from gpu_wcoj import view
+        >>> text = "out(a) :- edge(a, b). into(b) :- edge(a, b)."
+        >>> ends = view(text, edge=[(1, 2)], outputs=["out", "into"])
+        >>> {name: answer.rows() for name, answer in ends.snapshot().items()}, ends.snapshot("edge").rows()
+        ({'out': [(1,)], 'into': [(2,)]}, [(1, 2)])
+        """
         if name is None:
             return {output: Result(self._relation(output)) for output in self.outputs}
         return Result(self._relation(name))
@@ -225,5 +258,14 @@ class SeveralAnswers(ProgramAnswers, Protocol):
     def count(self, name: None = None) -> dict[str, int]: ...
 
     def count(self, name: str | None = None) -> int | dict[str, int]:
-        """Return the number of rows of `snapshot`, without listing them if that can be avoided."""
+        """Return the number of rows of `snapshot`, without listing them if that can be avoided.
+
+        Examples
+        --------
+        >>> from gpu_wcoj import view
+        >>> text = "out(a) :- edge(a, b). into(b) :- edge(a, b)."
+        >>> ends = view(text, edge=[(1, 2)], outputs=["out", "into"])
+        >>> ends.count(), ends.count("edge")
+        ({'out': 1, 'into': 1}, 1)
+        """
         return {output: self._count(output) for output in self.outputs} if name is None else self._count(name)

@@ -420,11 +420,13 @@ def _with_option_remedy(error: UnknownRelationError, entry: Callable[..., Any]) 
 
     The relation may have the name of an option; or views declare it by the option `schema`.
     """
+    if error.is_alias:
+        return error
     if error.relation in signature(entry).parameters:
         mapping_text = f"{{'{error.relation}': ...}}"
         remedy = f"pass the relations as a mapping, the second argument: {mapping_text}."
         error.args = (f"{error}\n  The keyword '{error.relation}' is an option: {remedy}",)
-    elif "schema" in signature(entry).parameters and "schema=" not in str(error):
+    elif "schema" in signature(entry).parameters and "schema=" not in str(error) and error.relation.isidentifier():
         error.args = (f"{error}\n  To begin without rows: schema={{'{error.relation}': {{'column': 'int64', ...}}}}.",)
     return error
 

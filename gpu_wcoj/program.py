@@ -752,7 +752,15 @@ class Inspected(NotCopied):
         )
 
     def rows(self) -> dict[str, list[Row]]:
-        """Return the rows of each output, as often as they occur."""
+        """Return the rows of each output, as often as they occur.
+
+        Examples
+        --------
+        >>> program = Program("path(a, b, c) :- edge(a, b), edge(b, c).")
+        >>> program.load({"edge": [(1, 2), (2, 3)]})
+        >>> program.rows()
+        {'path': [(1, 2, 3)]}
+        """
         return {name: answer.rows() for name, answer in self.snapshot().items()}
 
     def arity(self, relation: str) -> int:
@@ -777,6 +785,13 @@ class Inspected(NotCopied):
         ------
         UnknownRelationError
             If the program has no such relation.
+
+        Examples
+        --------
+        >>> program = Program("path(a, b, c) :- edge(a, b), edge(b, c).")
+        >>> program.load({"edge": [(1, 2), (2, 3)]})
+        >>> program.relation("edge").rows(), program.relation("path").rows()
+        ([((1, 2), 1), ((2, 3), 1)], [((1, 2, 3), 1)])
         """
         self.arity(name)
 
@@ -806,6 +821,13 @@ class Inspected(NotCopied):
         """Return the number of rows of a relation, or of each output.
 
         In bag semantics, it is the sum of their weights. Rows are not enumerated if they can be counted otherwise.
+
+        Examples
+        --------
+        >>> program = Program("path(a, b, c) :- edge(a, b), edge(b, c).")
+        >>> program.load({"edge": [(1, 2), (2, 3)]})
+        >>> program.count(), program.count("edge")
+        ({'path': 1}, 2)
         """
         if name is None:
             return {output: self.count(output) for output in self.outputs}
@@ -1308,7 +1330,8 @@ class Program(Inspected):
 
     def __repr__(self) -> str:
         semantics = "bag" if self.bag else "set"
-        return f"Program({', '.join(self.outputs)} from {', '.join(self.inputs)}; {semantics}, {self.backend.name})"
+        inputs = ", ".join(self.inputs) or "constants"
+        return f"Program({', '.join(self.outputs)} from {inputs}; {semantics}, {self.backend.name})"
 
     def step(self, changes: Mapping[str, Any]) -> dict[str, ZSet]:
         """Apply one tick's changes of the inputs and return the changes of the outputs.
@@ -1334,6 +1357,14 @@ class Program(Inspected):
             `changes` nor declared nor in `schema` or `inputs`.
         GpuWcojError
             If anything is wrong with the changes. After any error, the state and the plan are as before.
+
+        Examples
+        --------
+        >>> program = Program("path(a, b, c) :- edge(a, b), edge(b, c).")
+        >>> program.step({"edge": [(1, 2), (2, 3)]})["path"].rows()
+        [((1, 2, 3), 1)]
+        >>> program.step({"edge": [((2, 3), -1), ((2, 4), 1)]})["path"].rows()
+        [((1, 2, 3), -1), ((1, 2, 4), 1)]
         """
         answers: dict[str, ZSet] = {}
 
@@ -1366,6 +1397,14 @@ class Program(Inspected):
             If there has been a tick.
         GpuWcojError
             As `step` does.
+
+        Examples
+        --------
+        >>> program = Program("path(a, b, c) :- edge(a, b), edge(b, c).")
+        >>> program.answer({"edge": [(1, 2), (2, 3)]})["path"].rows()
+        [((1, 2, 3), 1)]
+        >>> program.relation("edge").rows()
+        []
         """
         if self._ledger.state.report.tick != -1:
             raise UsageError.wrong_state("answer()", "the first tick has run", "Create a new Program.")
@@ -1385,7 +1424,30 @@ class Program(Inspected):
         return answers or {name: self._outgoing.empty(name) for name in self.outputs}
 
     def step_counts(self, changes: Mapping[str, Any]) -> dict[str, ChangeCount]:
-        """Do the same as `step`, but only count: the last level of a join is never enumerated."""
+        """Do the same as `step`, but only count: the last level of a join is never enumerated.
+
+        Its cost is the one of `step` without the rows of the answers, and less where variables are eliminated.
+
+        Parameters
+        ----------
+        changes
+            As for `step`.
+
+        Returns
+        -------
+        Per output, a `ChangeCount`.
+
+        Raises
+        ------
+        GpuWcojError
+            As `step` does.
+
+        Examples
+        --------
+        >>> program = Program("path(a, b, c) :- edge(a, b), edge(b, c).")
+        >>> program.step_counts({"edge": [(1, 2), (2, 3), (2, 4)]})["path"].net
+        2
+        """
         counts = self._ticking.run_tick(changes, self.threads, frozenset())
         return {name: counts[name] if name in counts else self._no_change() for name in self.outputs}
 
@@ -1400,6 +1462,27 @@ class Program(Inspected):
 
         With ``in_order=False``, rows of a piece come in the order of the join, which saves sorting them. Such a piece
         is for export: operations on Z-sets need sorted rows.
+
+        Parameters
+        ----------
+        changes
+            As for `step`.
+        sink
+            Takes the name of an output and a piece of its changes.
+        in_order
+            False for pieces in the order of the join.
+
+        Returns
+        -------
+        Per output, a `ChangeCount`.
+
+        Examples
+        --------
+        >>> program = Program("path(a, b, c) :- edge(a, b), edge(b, c).")
+        >>> pieces = []
+        >>> counts = program.step_pieces({"edge": [(1, 2), (2, 3)]}, lambda output, piece: pieces.append(piece.rows()))
+        >>> counts["path"].net, pieces
+        (1, [[((1, 2, 3), 1)]])
         """
 
         def hand_out(name: str, piece: Piece) -> None:
@@ -1461,6 +1544,15 @@ class Program(Inspected):
         """Return the present state for `return_to`.
 
         It uses no memory until ticks change the state.
+
+        Examples
+        --------
+        >>> program = Program("path(a, b, c) :- edge(a, b), edge(b, c).")
+        >>> before = program.mark()
+        >>> program.load({"edge": [(1, 2)]})
+        >>> program.return_to(before)
+        >>> program.count("edge")
+        0
         """
         return self._ledger.turns.run(
             "marking the state",
@@ -1614,6 +1706,17 @@ class Program(Inspected):
             If a file is missing or is not what was written.
         CheckpointError
             If there is no checkpoint.
+
+        Examples
+        --------
+        >>> from tempfile import TemporaryDirectory
+        >>> program = Program("path(a, b, c) :- edge(a, b), edge(b, c).")
+        >>> program.load({"edge": [(1, 2)]})
+        >>> with TemporaryDirectory() as folder:
+        ...     program.checkpoint(folder)
+        ...     again = Program.restore(folder, threads=1)
+        >>> again.step({"edge": [(2, 3)]})["path"].rows()
+        [((1, 2, 3), 1)]
         """
         from gpu_wcoj.checkpoint.checkpoint import restored_with_extra
 

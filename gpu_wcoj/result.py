@@ -20,6 +20,7 @@ from gpu_wcoj.errors import (
     UnsupportedTypeError,
     UsageError,
     WeightError,
+    counted,
     entry_point,
     listed,
     nearest,
@@ -290,7 +291,7 @@ class Result:
         answer: engine, 1 row
         """
         n_rows = self._n_rows()
-        whole = f"answer: engine, {n_rows:,} row{'s' * (n_rows != 1)}"
+        whole = f"answer: engine, {counted(n_rows, 'row')}"
         return "\n".join(map(str, self._parts)) or whole
 
     # parts of it
@@ -383,6 +384,13 @@ class Result:
             If a row has a negative weight, without ``weights=True``.
         MemoryBudgetError
             If there are more rows than memory holds.
+
+        Examples
+        --------
+        >>> from gpu_wcoj import query
+        >>> result = query("select n from t", t={"n": [7, 7, 9]})
+        >>> result.rows(), result.rows(weights=True)
+        ([(7,), (7,), (9,)], [((7,), 2), ((9,), 1)])
         """
         if weights:
             merged = self._rows.merged()
@@ -431,11 +439,26 @@ class Result:
         """Return the rows as a pandas frame.
 
         Integers with nulls get nullable types, structs are dictionaries. Errors as in `to_arrow`.
+
+        Examples
+        --------
+        >>> from gpu_wcoj import query
+        >>> result = query("select n from t", t={"n": [7, 7, 9]})
+        >>> result.to_pandas()["n"].tolist(), result.to_pandas(weights=True).values.tolist()
+        ([7, 7, 9], [[7, 2], [9, 1]])
         """
         return to_pandas(self._exported(weights))
 
     def to_polars(self, *, weights: bool = False) -> pl.DataFrame:
-        """Return the rows as a Polars frame. Errors as in `to_arrow`."""
+        """Return the rows as a Polars frame. Errors as in `to_arrow`.
+
+        Examples
+        --------
+        >>> from gpu_wcoj import query
+        >>> result = query("select n from t", t={"n": [7, 7, 9]})
+        >>> result.to_polars().rows(), result.to_polars(weights=True).columns
+        ([(7,), (7,), (9,)], ['n', 'weight'])
+        """
         return to_polars(self._exported(weights))
 
     def to_numpy(self, *, weights: bool = False) -> dict[str, npt.NDArray[Any]]:
@@ -479,6 +502,13 @@ class Result:
         ------
         UnsupportedTypeError
             If a column is a struct, or of another type that the engine does not support.
+
+        Examples
+        --------
+        >>> from gpu_wcoj import query
+        >>> result = query("select n from t", t={"n": [7, 7, 9]})
+        >>> result.to_zset().rows()
+        [((7,), 2), ((9,), 1)]
         """
         return self._rows.to_zset()
 
@@ -565,7 +595,7 @@ def display(rows: Rows, weights: bool = False) -> tuple[str, list[TextColumn]]:
     shown = [*range(half), *range(n_rows - half, n_rows)] if is_cut else range(n_rows)
     positions = np.array([np.searchsorted(ends, row, side="right") for row in shown], np.int64)
     shown_rows = rows.gathered(positions, stored[positions])
-    size = f"{n_rows:,} row{'s' * (n_rows != 1)}, {len(rows.names)} column{'s' * (len(rows.names) != 1)}"
+    size = f"{counted(n_rows, 'row')}, {counted(len(rows.names), 'column')}"
     if is_table:
         return size, laid_out(shown_rows.text_columns(), None, is_cut)
     cells = list(map(str, shown_rows.weights.tolist()))

@@ -31,6 +31,7 @@ from gpu_wcoj.errors import (
     TypeMismatchError,
     UnknownRelationError,
     UnsupportedError,
+    counted,
     pointed,
 )
 from gpu_wcoj.prepared_query import PreparedQuery, QuerySource
@@ -96,7 +97,7 @@ class Part:
     def __str__(self) -> str:
         name = self.table or "answer"
         reason = f"\n  The engine does not: {self.reason}" if self.reason else ""
-        return f"{name}: {self.worker}, {self.n_rows:,} row{'s' * (self.n_rows != 1)}{reason}\n  {self.text}"
+        return f"{name}: {self.worker}, {counted(self.n_rows, 'row')}{reason}\n  {self.text}"
 
 
 class Tail:
@@ -527,7 +528,9 @@ class Tail:
             from sqlglot import expressions as exp
 
             aliases = dict.fromkeys(item.alias_or_name for item in query.find_all(exp.Table, exp.Subquery))
-            missing = UnknownRelationError(match[1], [alias for alias in aliases if alias], "relations in reach")
+            missing = UnknownRelationError(
+                match[1], [alias for alias in aliases if alias], UnknownRelationError.IN_REACH
+            )
             lines = str(missing).split("\n")
             missing.args = ("\n".join([marked(lines[0]), *lines[1:]]),)
             return missing

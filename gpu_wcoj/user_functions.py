@@ -14,7 +14,7 @@ from typing import Any, overload
 import numpy as np
 
 from gpu_wcoj.data.schema import DataType, declared_type
-from gpu_wcoj.errors import UnsupportedTypeError, UsageError, entry_point
+from gpu_wcoj.errors import UnsupportedTypeError, UsageError, counted, entry_point
 
 # Declarations: names, types and options of functions.
 
@@ -246,7 +246,7 @@ def _declare(
         inspect.signature(call).bind(*parameters)
     except TypeError as error:
         raise UsageError.with_parts(
-            f"the function '{called}' cannot be called with {len(parameters)} arguments: {error}",
+            f"the function '{called}' cannot be called with {counted(len(parameters), 'argument')}: {error}",
             subject=called, got=len(parameters), remedy="Name one type for each argument.",
         ) from None  # fmt: skip
     except ValueError:  # a function of C without a signature
@@ -304,7 +304,7 @@ def _kind(kind: Any, name: str) -> DataType:
     data_type = _named_kind(kind, name)
     if data_type.family in _NOT_PASSED or data_type.name.startswith("fixed_size"):
         raise UnsupportedTypeError.unsupported(
-            f"the type '{data_type.name}' for the function '{name}'",
+            f"the type '{data_type}' for the function '{name}'",
             remedy="Declare an integer, a float, a decimal, a text, bytes, a date or a timestamp.",
         )
     return data_type

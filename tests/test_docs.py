@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import doctest
+import inspect
 import io
 import os
 import re
@@ -212,3 +213,37 @@ def test_the_page_on_errors_lists_every_class():
     text = (ROOT / "docs" / "errors.md").read_text()
     public = [name for name in dir(gw.errors) if name.endswith(("Error", "Warning"))]
     assert [name for name in public if name not in text] == []
+
+
+def public_names() -> list[tuple[object, str]]:
+    """The classes and functions of docs/api.md, each with the name that a message has; without those of Spark."""
+    owners = {
+        "`gpu_wcoj`": [gw], "`Program`": [gw.Program], "`gw.streams`": [gw.streams], "`gw.datoms`": [gw.datoms],
+        "`gw.datasets`": [gw.datasets],
+        "`Maintained`": [gw.View, gw.MultiView, gw.MotifView, gw.Connection, gw.Matcher],
+        "`Updatable`": [gw.View, gw.MultiView, gw.MotifView, gw.Connection, gw.Matcher],
+    }  # fmt: skip
+    found = []
+    for section in re.split(r"^## ", (ROOT / "docs/api.md").read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]:
+        owned = next((owned for title, owned in owners.items() if section.startswith(title)), [])
+        for row in re.findall(r"^\| (`[^|]*) \|", section, re.MULTILINE):
+            for name in re.findall(r"`(\w+)`", row):
+                for owner in owned:
+                    member = inspect.getattr_static(owner, name) if inspect.isclass(owner) else getattr(owner, name)
+                    member = member.__func__ if isinstance(member, classmethod) else member
+                    if callable(member) and not (inspect.isclass(member) and issubclass(member, BaseException)):
+                        found.append((member, f"{owner.__name__}.{name}"))
+    return found
+
+
+def test_public_names_have_examples():
+    """Interfaces and bases have none of their own."""
+    bases = {
+        "gpu_wcoj.Updatable",
+        "gpu_wcoj.streams.Aggregator",
+        "gpu_wcoj.streams.Trace",
+        "gpu_wcoj.streams.TimedTrace",
+    }
+    names = public_names()
+    assert len(names) > 90
+    assert {called for member, called in names if ">>>" not in (inspect.getdoc(member) or "")} == bases

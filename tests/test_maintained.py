@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import random
+import re
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
@@ -190,6 +191,30 @@ def test_results_of_reads_have_the_declared_types():
             parts = getattr(hint, "__args__", (hint,)) if "|" in str(hint) or "Union" in str(hint) else (hint,)
             names = {getattr(part, "__name__", str(part)) for part in parts}
             assert names <= allowed or hint is Any, (one, name, names)
+
+
+@pytest.mark.parametrize("path", [None, 3, b"x", "", "a\0b"])
+def test_what_is_not_a_path_is_refused_by_all_checkpoints(path):
+    edges = {"src": [1], "dst": [2]}
+    kept = [
+        gw.Program(HOPS, inputs=["edges"]), gw.view(HOPS, edges=edges), gw.view(HOPS, edges=edges).connection,
+        gw.Matcher(MOTIF, edges=edges), gw.view(MOTIF, edges=edges), Database(),
+    ]  # fmt: skip
+    for one in kept:
+        for call in (one.checkpoint, type(one).restore):
+            with pytest.raises(
+                UsageError, match=f"path={re.escape(repr(path))} is not allowed: expected the path of a"
+            ):
+                call(path)
+
+
+def test_the_home_folder_is_known_to_all_checkpoints(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path))
+    for one, name in ((gw.view(HOPS, edges=[(1, 2)]), "view"), (Database(), "facts")):
+        one.checkpoint(f"~/{name}")
+        assert (tmp_path / name).is_dir()
+        type(one).restore(f"~/{name}")
 
 
 def test_a_closed_program_frees_its_rows():

@@ -47,7 +47,7 @@ def encode_constant(value: object, kind: DataType, op: str = "") -> int:
     literals = _LITERALS.get(kind.family)
     if literals is not None and type(value) not in literals:
         raise TypeMismatchError.with_parts(
-            f"the constant {value!r} is not a value of type '{kind.name}'",
+            f"the constant {value!r} is not a value of type '{kind}'",
             got=value,
             remedy="Write a constant of that type.",
         )
@@ -75,7 +75,7 @@ def encode_constant(value: object, kind: DataType, op: str = "") -> int:
     except (pa.ArrowException, OverflowError, ValueError) as error:
         if isinstance(error, TypeMismatchError):
             raise
-        raise TypeMismatchError(f"the constant {value!r} is not a value of type '{kind.name}': {error}.") from None
+        raise TypeMismatchError(f"the constant {value!r} is not a value of type '{kind}': {error}.") from None
     return int(encode(array).codes[0])
 
 
@@ -119,7 +119,7 @@ def constant_entry(value: object, kind: DataType) -> bytes:
         entry = entry_of_decimal(Decimal(str(value)))
         if entry is not None:
             return entry
-    raise TypeMismatchError.with_parts(f"the constant {value!r} is not a value of type '{kind.name}'", got=value)
+    raise TypeMismatchError.with_parts(f"the constant {value!r} is not a value of type '{kind}'", got=value)
 
 
 _DURATION = re.compile(
@@ -139,7 +139,7 @@ def _time_code(text: str, kind: DataType) -> int:
     code = _duration_code(text, kind) if is_day else -1
     if not 0 <= code < kind.per_day:
         raise TypeMismatchError.with_parts(
-            f"the constant {text!r} is not a value of type '{kind.name}'",
+            f"the constant {text!r} is not a value of type '{kind}'",
             got=text,
             remedy="Write hours, minutes and seconds: '09:30' or '23:59:59.5'.",
         )
@@ -166,9 +166,7 @@ def _duration_code(text: str, kind: DataType) -> int:
     total = int(match["days"] or 0) * 86_400 * 10**9 + (-nanoseconds if match["sign"] else nanoseconds)
     code, rest = divmod(total, {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}[kind.time_unit])
     if rest or not -(2**63) <= code < 2**63:
-        raise TypeMismatchError.with_parts(
-            f"the constant {text!r} is not exactly a value of type '{kind.name}'", got=text
-        )
+        raise TypeMismatchError.with_parts(f"the constant {text!r} is not exactly a value of type '{kind}'", got=text)
     return code
 
 
@@ -190,11 +188,11 @@ def _as_float(value: object, kind: DataType) -> float:
             converted = float(np.float32(converted))
     if not np.isfinite(converted) and value == value and abs(value) != np.inf:  # type: ignore[arg-type]
         raise TypeMismatchError(
-            f"the constant {value!r} is too large for type '{kind.name}'.\n  Write a smaller number, or remove it."
+            f"the constant {value!r} is too large for type '{kind}'.\n  Write a smaller number, or remove it."
         )
     if isinstance(value, int) and int(converted) != value:
         raise TypeMismatchError(
-            f"the constant {value} is not exactly a value of type '{kind.name}': got {value}, expected an integer that "
+            f"the constant {value} is not exactly a value of type '{kind}': got {value}, expected an integer that "
             f"a float holds, such as {int(converted)}.\n  Write the float that is meant: {converted!r}."
         )
     return converted
@@ -205,9 +203,7 @@ def _of_number(value: object, kind: DataType, op: str) -> int:
     if kind.family in ("float32", "float64"):
         return encode_constant(float(str(value)) + 0.0, kind)  # decimals have a single zero, without a sign
     if kind.family not in ("integer", "decimal") or isinstance(value, (bool, str)):
-        raise TypeMismatchError.with_parts(
-            f"the constant {str(value)!r} is not a value of type '{kind.name}'", got=value
-        )
+        raise TypeMismatchError.with_parts(f"the constant {str(value)!r} is not a value of type '{kind}'", got=value)
     digits, exponent = _digits(Decimal(str(value)))
     if isinstance(value, float) and len(str(abs(digits))) > _FLOAT_DIGITS:
         raise TypeMismatchError.with_parts(
@@ -232,7 +228,7 @@ def _of_number(value: object, kind: DataType, op: str) -> int:
         return max(-(1 << 63), min((1 << 63) - 1, code))
     what = "is not exactly a value" if not is_exact else "is outside the values"
     raise TypeMismatchError.with_parts(
-        f"the constant {value} {what} of type '{kind.name}'", got=value, remedy="Compare it by '<' or '>'."
+        f"the constant {value} {what} of type '{kind}'", got=value, remedy="Compare it by '<' or '>'."
     )
 
 

@@ -526,7 +526,7 @@ def _refuse_outside(fits: BoolArray, valid: BoolArray | None, kind: DataType, va
     if not bool(fits.all()):
         row = int(np.argmin(fits))
         raise UnsupportedTypeError(
-            f"the value {values[row]} (row {row}) of type '{kind.name}' {why}.\n"
+            f"the value {values[row]} (row {row}) of type '{kind}' {why}.\n"
             "  Cast the column to text, or repair it before you pass it."
         )
 

@@ -22,7 +22,15 @@ from gpu_wcoj.arrow.types import SUPPORTED, to_pyarrow
 from gpu_wcoj.data.column import Column, Dictionary
 from gpu_wcoj.data.rows import FirstRow, as_weights, checked_values, columns_as_written, split_weights, weight_name
 from gpu_wcoj.data.schema import INT64, DataType, check_names
-from gpu_wcoj.errors import GpuWcojError, SchemaError, TypeMismatchError, UnsupportedTypeError, UsageError, listed
+from gpu_wcoj.errors import (
+    GpuWcojError,
+    SchemaError,
+    TypeMismatchError,
+    UnsupportedTypeError,
+    UsageError,
+    counted,
+    listed,
+)
 
 
 class Numbered(tuple[str, ...]):
@@ -622,7 +630,8 @@ def _mapped_columns(data: Mapping[Any, Any], what: str) -> _Named:
     if len(set(sizes.values())) > 1:
         shortest, longest = min(sizes, key=sizes.__getitem__), max(sizes, key=sizes.__getitem__)
         raise SchemaError.with_parts(
-            f"{what}: column '{shortest}' has {sizes[shortest]} values and column '{longest}' has {sizes[longest]}",
+            f"{what}: column '{shortest}' has {counted(sizes[shortest], 'value')}"
+            f" and column '{longest}' has {sizes[longest]:,}",
             subject=what,
             remedy="Give all columns of a table the same number of values.",
         )

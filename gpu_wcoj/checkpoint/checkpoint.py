@@ -13,7 +13,6 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -31,6 +30,7 @@ from gpu_wcoj.checkpoint.manifest import (
     read_manifests,
 )
 from gpu_wcoj.checkpoint.state import MAX_RUNS, Definition, load, mark_stored, store
+from gpu_wcoj.destination import folder_path
 from gpu_wcoj.engine.options import ProgramOptions
 from gpu_wcoj.engine.state import Checkpointable, Subject
 from gpu_wcoj.errors import (
@@ -40,6 +40,7 @@ from gpu_wcoj.errors import (
     GpuWcojError,
     LeaseLostError,
     UsageError,
+    counted,
     entry_point,
 )
 from gpu_wcoj.query.ir import Rules
@@ -122,18 +123,15 @@ def folder_at(path: str | os.PathLike[str] | Folder) -> Folder:
     """Return the folder of a path."""
     if isinstance(path, Folder):
         return path
-    if not isinstance(path, (str, os.PathLike)):
-        raise UsageError.wrong_type("path", path, "the path of a folder", "Pass a text or a pathlib.Path.")
+    folder = folder_path(path)
     text = os.fspath(path)
-    if not text:
-        raise UsageError.invalid_value("path", path, "the path of a folder")
     if _SCHEME.match(text):
         raise UsageError(
             f"the checkpoint '{text}' is not a path of a local or mounted file system.\n"
             "  Stores that are named by a URL cannot create a file only if it is absent in the way that is needed "
             "here; name a folder, as /data/checkpoint."
         )
-    return OsFolder(Path(text).expanduser().absolute())
+    return OsFolder(folder)
 
 
 def read_all(folder: Folder, names: Sequence[str]) -> list[Manifest]:
@@ -464,8 +462,7 @@ class Checkpoint:
         if not is_locked and not options.takeover:
             raise CheckpointError(
                 f"the checkpoint '{folder.shown('.')}' is open: {holder(folder)}.\n"
-                "  Stop that process first; or take over with options=CheckpointOptions(takeover=True), and it stops "
-                "with an error at its next commit."
+                "  Stop that process first, or name another folder; of a view on Spark, start(takeover=True) stops it."
             )
         owner = owner or f"process {os.getpid()} on {socket.gethostname()}"
         made = cls(Versions(folder, owner, is_locked), program.subject, options)
@@ -590,9 +587,11 @@ class Checkpoint:
                 )
             return newest
         if newest.batches and origin != newest.version_name:
+            last = newest.last
+            holds = f"holds {last}" if last is not None and last.query else "another program has written to"
             raise CheckpointError(
-                f"the state of this program does not come from the checkpoint '{self.path}', "
-                f"which holds {newest.last}.\n  Restore into a new program, or choose an empty folder."
+                f"the state of this program does not come from the checkpoint '{self.path}', which {holds}.\n"
+                "  Restore into a new program, or choose an empty folder."
             )
         versions.check()
         with versions.attempt():
@@ -729,6 +728,6 @@ class Replay:
         """Raise if the files ended before the finished ticks."""
         if self._seen < self.done:
             raise BatchMismatchError(
-                f"the checkpoint '{self._checkpoint.path}' holds {self.done:,} ticks, and the files have "
+                f"the checkpoint '{self._checkpoint.path}' holds {counted(self.done, 'tick')}, and the files have "
                 f"{self._seen:,}.\n  Give the same files and options, or begin a new checkpoint."
             )

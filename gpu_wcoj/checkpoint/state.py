@@ -28,7 +28,7 @@ from gpu_wcoj.engine.compile import CompiledProgram, Compiler, stored_columns
 from gpu_wcoj.engine.options import ProgramOptions
 from gpu_wcoj.engine.replicas import Backlog, Journal, Replicas
 from gpu_wcoj.engine.state import State, Subject, TickReport, replan_after_load
-from gpu_wcoj.errors import CheckpointDamagedError, CheckpointError, CheckpointMismatchError
+from gpu_wcoj.errors import CheckpointDamagedError, CheckpointError, CheckpointMismatchError, counted
 from gpu_wcoj.join.relation import RelationIndex
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.planner.types import Types
@@ -197,7 +197,7 @@ def _read(folder: Folder, run: Run) -> pa.Table:
     except (OSError, pa.ArrowException) as error:
         raise CheckpointDamagedError(path, f"cannot be read ({error})") from None
     if table.num_rows != run.rows:
-        raise CheckpointDamagedError(path, f"has {table.num_rows:,} rows, and was written with {run.rows:,}")
+        raise CheckpointDamagedError(path, f"has {counted(table.num_rows, 'row')}, and was written with {run.rows:,}")
     return table
 
 

@@ -230,7 +230,7 @@ class Circuit:
         while changes:
             if n_ticks > self.execution.iterations:
                 loops = dict.fromkeys(head.loop.cycle for head in needed.values() if isinstance(head, LoopHead))
-                raise IterationLimitError("the recursion " + ", ".join(loops), self.execution.iterations)
+                raise IterationLimitError(f"the recursion ({', '.join(loops)})", self.execution.iterations)
             _, rows, _ = self._evaluate(changes, frozenset(keys), None, needed)
             self.install(self.prepare())
             changes = {}

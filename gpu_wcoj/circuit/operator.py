@@ -28,6 +28,12 @@ class ChangeCount(NamedTuple):
         Inserted and deleted rows; None in bag semantics, where weights cancel before they are counted.
     net
         Change of the answer's total weight.
+
+    Examples
+    --------
+    >>> from gpu_wcoj import Program
+    >>> Program("path(a, b, c) :- edge(a, b), edge(b, c).").step_counts({"edge": [(1, 2), (2, 3)]})["path"]
+    ChangeCount(inserted=1, deleted=0, net=1)
     """
 
     inserted: int | None

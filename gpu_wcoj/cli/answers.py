@@ -20,7 +20,7 @@ import pyarrow as pa
 from cyclopts import Parameter
 
 from gpu_wcoj.data.rows import Row
-from gpu_wcoj.errors import UsageError, listed
+from gpu_wcoj.errors import UsageError, counted, listed
 from gpu_wcoj.files.output import OutputSpec, write_text
 from gpu_wcoj.query.ir import Declaration
 from gpu_wcoj.query.souffle.functors import format_float
@@ -156,7 +156,7 @@ def print_rows(name: str, columns: Sequence[str], kinds: Sequence[str], rows: Se
         gap = ["…"] if final else []
         table.add_row(*map(Text, [*(row[i] for i in first), *gap, *(row[i] for i in final)]))
     console = Console(highlight=False, width=width, soft_wrap=False)
-    count = f"{n_rows:,} row{'s' * (n_rows != 1)}"
+    count = counted(n_rows, "row")
     console.print(Text(f"{clean(name)}: {count if len(rows) >= n_rows else f'{len(rows):,} of {count}'}"))
     if columns and rows:
         console.print(table)

@@ -44,27 +44,28 @@ def bench(
     ----------
     suite
         quick takes four minutes on two processors, full some hours; varied takes some more than quick, varies
-        changes, state and skew, and asks no rivals; skewed takes cyclic patterns from small states to larger ones;
+        changes, state and skew, without rivals; skewed takes cyclic patterns from small states to larger ones;
         large takes up to a million insertions into states of millions; tiny only shows that everything runs.
     strategy
         One of the engine's; by default all of them, in turn.
     rivals
-        Some of kept,duckdb,ladybug,graphblas,spark,dogs3; all or none. What is not installed is left out, and said.
+        Some of kept,duckdb,ladybug,graphblas,spark,dogs3; all or none. Those that are not installed are named and left
+        out.
     report
         A folder for the results as JSON, and for REPORT.md and report.html, made of all results there; by default
         there is no report, and results go to .run/bench of the sources.
     threads
-        How many every contender may use.
+        Maximum threads of every contender.
     workloads
-        Only these of the suite's, such as triangle,path3; random for the queries that chance writes.
+        Some of the suite's workloads, such as triangle,path3; random for the random queries.
     resume
         Go on with the results of a run that was ended, of the same commit and settings.
     limit
         Seconds that a contender may take to load, or for a round; the suite's own limits by default.
     rounds
-        How often a contender is timed at each case, at most; as the suite says by default.
+        Maximum rounds of each case; by default as many as the suite says.
     hours
-        No further case is begun after so many.
+        Hours after which no further case begins.
     """
     main_of_bench = _bench()
     lower_limits: list[tuple[str, float | None, float]] = [("threads", threads, 1), ("rounds", rounds, 1)]
@@ -300,19 +301,49 @@ BROKEN_PIPE_STATUS: Final = 141
 _DEBUG_VARIABLE: Final = "GPU_WCOJ_DEBUG"
 """The environment variable with which internal errors keep their traceback."""
 
+_RUN: Final = """Run a program, or a query, over files.
+
+    gpu-wcoj run -e "SELECT count(*) FROM e" --input e=edges.csv
+
+The inputs are loaded as the first tick, then the changes are applied. The answers are printed at the end.
+
+A file is given as RELATION=PATH?option=value&...: Parquet, Arrow IPC, lines of JSON, CSV, TSV or whitespace text,
+compressed or not; a folder or a pattern stands for its files. Options are columns=0,1 weight=2 tick=3 (columns by
+position from 0, or by name), sep=tab header=no skip=1 types=int64,string (text only) and
+format=parquet|arrow|json|csv|tsv|text. PATH is - for standard input, which is text without names of columns unless
+format is set: edge=-?format=csv. Options follow the last ?; if a file with the complete name exists, ? and & are part
+of its name. Columns with names go by name if the relation has names, too: declared, or of an earlier file. SQL can name
+files in FROM, as in SELECT * FROM 'edge.csv'.
+
+A program can name its own files: .input edge(filename="edge.csv", delimiter=",") and .output path(filename="path.csv").
+Without parameters, and if the command line names no file, .input edge reads edge.facts and .output path writes
+path.csv, with fields separated by tabs. -F and -D name the folders of these files, as for Soufflé; -D- prints the
+relations. The exit status is 1 if a line .test path 3 expects another number of rows."""
+_EXPLAIN: Final = """Print the plan of a program: how each change is joined.
+
+    gpu-wcoj explain -e "hop(a, c) :- e(a, b), e(b, c)." --input e=edges.csv
+
+The plan depends on the rows of the relations; without files it uses no statistics. Files have the form as for run."""
+_REPL: Final = """Type facts, rules and queries; answers are kept up to date.
+
+Statements end with a dot, SQL with a semicolon; .help lists the commands. Lines that are not typed in a terminal are
+carried out one after the other, up to the first mistake. With prompt_toolkit, the extra repl, lines can be edited and
+found again."""
+
 app = App(
     name="gpu-wcoj",
     help="Keep the answers of multi-way joins up to date while their relations change.",
     version=__version__,
     version_flags=["--version"],
-    help_format="plaintext",
+    help_format="markdown",
     suppress_keyboard_interrupt=False,
     result_action="return_value",
 )
 
-app.command("gpu_wcoj.cli.run:run", name="run", help="Run a program, or a query, over files.")
-app.command("gpu_wcoj.cli.run:explain", name="explain", help="Print the plan of a program: how each change is joined.")
-app.command("gpu_wcoj.cli.repl:repl", name="repl", help="Type facts, rules and queries.")
+# The help of commands that are loaded when they run.
+app.command("gpu_wcoj.cli.run:run", name="run", help=_RUN)
+app.command("gpu_wcoj.cli.run:explain", name="explain", help=_EXPLAIN)
+app.command("gpu_wcoj.cli.repl:repl", name="repl", help=_REPL)
 app.command(calibrate)
 app.command(warm)
 app.command(doctor)
@@ -375,8 +406,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         _complain("interrupted.")
         return INTERRUPTED_STATUS
-    except (GpuWcojError, OSError) as error:
+    except GpuWcojError as error:
         _complain(str(error))
+        return ERROR_STATUS
+    except OSError as error:  # of files there are errors of this package, which name them
+        where = "standard output" if error.filename is None else f"'{error.filename}'"
+        _complain(f"{where} failed: {error.strerror or error}.\n  Check the permissions and the space on the disk.")
         return ERROR_STATUS
     except MemoryError:
         _complain("out of memory.\n  Use smaller ticks (--tick-rows), or --count.")

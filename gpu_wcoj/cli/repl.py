@@ -19,7 +19,7 @@ from gpu_wcoj.cli.answers import TABLE_ROWS, check_limit, print_rows
 from gpu_wcoj.cli.source import inputs_of, parse_files
 from gpu_wcoj.data.rows import Row
 from gpu_wcoj.engine.options import ProgramOptions
-from gpu_wcoj.errors import ArityError, GpuWcojError, SchemaError, UnknownRelationError, UsageError
+from gpu_wcoj.errors import ArityError, GpuWcojError, SchemaError, UnknownRelationError, UsageError, counted
 from gpu_wcoj.files.formats import open_bytes
 from gpu_wcoj.files.reader import as_declared, columns_of, read_table
 from gpu_wcoj.files.record_batch import memory_budget
@@ -222,7 +222,7 @@ class Repl:
             n_changed = report.rows[name] - report.ignored.get(name, 0)
             rows = changes[name]
             is_deleted = isinstance(rows, list) and rows[0][1] < 0
-            self._write(f"{name}: {n_changed:,} row{'s' * (n_changed != 1)} {'deleted' if is_deleted else 'inserted'}")
+            self._write(f"{name}: {counted(n_changed, 'row')} {'deleted' if is_deleted else 'inserted'}")
         for name, change in answers.items():
             for row, weight in change.rows()[: self._limit]:
                 self._write(f"{'+' if weight > 0 else '-'} {name}({', '.join(map(_constant, row))})")
@@ -313,7 +313,7 @@ class Repl:
         program = self._present()
         for name in self.relations:
             n_rows = program.count(name)
-            self._write(f"{name}/{program.arity(name)}: {n_rows:,} row{'s' * (n_rows != 1)}")
+            self._write(f"{name}/{program.arity(name)}: {counted(n_rows, 'row')}")
         for part in self._rules:
             for rule in part.rules:
                 self._write(f"  {rule}")
@@ -385,9 +385,6 @@ def repl(
     limit: int = TABLE_ROWS,
 ) -> None:
     """Type facts, rules and queries; answers are kept up to date.
-
-    Statements end with a dot, SQL with a semicolon. Lines that are not typed in a terminal are carried out one after
-    the other, up to the first mistake. With prompt_toolkit, the extra repl, lines can be edited and found again.
 
     Parameters
     ----------

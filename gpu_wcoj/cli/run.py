@@ -52,7 +52,7 @@ from gpu_wcoj.cli.source import (
     printed_of,
 )
 from gpu_wcoj.destination import replacing
-from gpu_wcoj.errors import UsageError
+from gpu_wcoj.errors import UsageError, counted
 from gpu_wcoj.explain.render import Format
 from gpu_wcoj.files.formats import SEPARATORS, form_of_name, is_facts
 from gpu_wcoj.files.output import ChangeWriter, OutputSpec, write_whole
@@ -117,22 +117,6 @@ def run(
 ) -> int:
     """Run a program over files: load the inputs as the first tick, then apply the changes.
 
-    The answers are printed at the end.
-
-    A file is given as RELATION=PATH?option=value&...: Parquet, Arrow IPC, lines of JSON, CSV, TSV or whitespace text,
-    compressed or not; a folder or a pattern stands for its files. Options are columns=0,1 weight=2 tick=3 (columns by
-    position from 0, or by name), sep=tab header=no skip=1 types=int64,string (text only) and
-    format=parquet|arrow|json|csv|tsv|text. PATH is - for standard input, which is text without names of columns unless
-    format is set: edge=-?format=csv. Options follow the last ?; if a file with the complete name exists, ? and & are
-    part of its name. Columns with names go by name if the relation has names, too: declared, or of an earlier file.
-    SQL can name files in FROM, as in SELECT * FROM 'edge.csv'.
-
-    A program can name its own files: .input edge(filename="edge.csv", delimiter=",") and
-    .output path(filename="path.csv"). Without parameters, and if the command line names no file, .input edge reads
-    edge.facts and .output path writes path.csv, with fields separated by tabs. -F and -D name the folders of these
-    files, as for Soufflé; -D- prints the relations. The exit status is 1 if a line .test path 3 expects another number
-    of rows.
-
     Parameters
     ----------
     count
@@ -191,7 +175,9 @@ def _tell_failures(expected: Mapping[str, int], totals: Mapping[str, int]) -> in
     status = 0
     for name, count in expected.items():
         if totals.get(name, 0) != count:
-            sys.stderr.write(f"test of '{name}' failed: it has {totals.get(name, 0):,} rows, expected {count:,}\n")
+            sys.stderr.write(
+                f"test of '{name}' failed: it has {counted(totals.get(name, 0), 'row')}, expected {count:,}\n"
+            )
             status = 1
     return status
 
@@ -477,7 +463,7 @@ def run_job(program: Runnable, job: Job) -> Mapping[str, int]:
             if resumes_at and replay is not None and not replay.extra.get("written"):
                 raise UsageError.wrong_state(
                     "--output",
-                    f"{resumes_at:,} ticks of the checkpoint ran without it, so their changes are in no file",
+                    f"{counted(resumes_at, 'tick')} of the checkpoint ran without it, so their changes are in no file",
                     "Leave it out again; or start over with an empty folder and an empty checkpoint.",
                 )
             if job.output == STANDARD_OUTPUT:
@@ -650,9 +636,8 @@ def _write_result(program: Runnable, spec: OutputSpec) -> None:
     rows = program.relation(spec.relation)
     table = (rows if program.bag else rows.with_weight_name(None)).to_arrow()
     is_text = not spec.path.name.endswith(".parquet")
-    write_whole(
-        spec, as_shown(table, _declaration_of(program, spec.relation)) if is_text and not program.bag else table
-    )
+    shown = as_shown(table, _declaration_of(program, spec.relation)) if is_text and not program.bag else table
+    write_whole(spec, shown, "Name a file that can, with filename= of .output.")
 
 
 def _step(
@@ -706,25 +691,25 @@ def _print_table(totals: _Totals, seconds: float) -> None:
     from rich.console import Console
     from rich.table import Table
 
+    columns: dict[str, Mapping[str, int | None]] = {"total": totals.net}
+    counted_changes = {"inserted": totals.inserted, "deleted": totals.deleted}
+    if any(count is not None for counts in counted_changes.values() for count in counts.values()):
+        columns = {**counted_changes, **columns}
     table = Table("relation", box=box.ROUNDED)
-    for heading in ("inserted", "deleted", "total"):
+    for heading in columns:
         table.add_column(heading, justify="right")
-    for name, net in totals.net.items():
-        table.add_row(
-            name,
-            _format_count(totals.inserted.get(name, 0)),
-            _format_count(totals.deleted.get(name, 0)),
-            _format_count(net),
-        )
+    for name in totals.net:
+        table.add_row(name, *(_format_count(counts.get(name, 0)) for counts in columns.values()))
     console = Console(highlight=False)
     console.print(table)
-    ticks_text = "1 tick" if totals.ticks == 1 else f"{totals.ticks:,} ticks"
     peak = peak_rss_bytes()
-    console.print(f"{ticks_text} in {seconds:.2f} s" + (f", peak memory {format_bytes(peak)}" if peak else ""))
+    console.print(
+        f"{counted(totals.ticks, 'tick')} in {seconds:.2f} s" + (f", peak memory {format_bytes(peak)}" if peak else "")
+    )
     for name, ignored in totals.ignored.items():
         if ignored:
             why = "present or absent already, or undone in their tick"
-            console.print(f"{ignored:,} rows of '{name}' changed nothing: {why}")
+            console.print(f"{counted(ignored, 'row')} of '{name}' changed nothing: {why}")
 
 
 def _format_count(count: int | None) -> str:
@@ -793,8 +778,6 @@ def explain(
     output: Path | None = None,
 ) -> None:
     """Print the plan of a program: each delta path with its seed, variables and extenders.
-
-    The plan depends on the rows of the relations; without files it uses no statistics. Files have the form as for run.
 
     Parameters
     ----------
@@ -928,4 +911,4 @@ def convert(source: Annotated[str, _FROM], target: Annotated[Path, _TO], /, *, m
     table = table.rename_columns([*names, *table.column_names[len(names) :]])
     separator = SEPARATORS.get(form, "\t")
     write_whole(OutputSpec("rows", target, separator, header=not is_facts(target)), table)
-    sys.stdout.write(f"{table.num_rows:,} row{'s' * (table.num_rows != 1)} of {', '.join(table.column_names)}\n")
+    sys.stdout.write(f"{counted(table.num_rows, 'row')} of {', '.join(table.column_names)}\n")

@@ -506,7 +506,7 @@ class ProgramSource:
         try:
             reading = read(text, language, tables=tables, dialect=self.dialect, source=source)
         except UnknownRelationError as error:
-            if not tables:
+            if not tables and not error.is_alias:
                 error.args = (
                     f"{error}\n  Give the file of the relation: --input RELATION=PATH or --changes RELATION=PATH.",
                 )
@@ -524,7 +524,7 @@ class ProgramSource:
             try:
                 _ = read(source._text, "sql", tables=source._tables(), dialect=source.dialect)
             except UnknownRelationError as error:
-                if (spec := files_of_text(error.relation)) is not None:
+                if not error.is_alias and (spec := files_of_text(error.relation)) is not None:
                     source = replace(source, loaded=(*source.loaded, spec))
                     continue
             except GpuWcojError:
@@ -549,7 +549,10 @@ class ProgramSource:
             return self.text
         if self.path is None or self.text is not None:
             raise UsageError.with_parts(
-                "a program is either a file or a text after -e", remedy="Give exactly one of the two."
+                "a program is either a file or a text after -e",
+                remedy="Give exactly one of the two."
+                if self.path is None or "=" not in str(self.path)
+                else f"Name files of relations by --input {self.path}.",
             )
         if self.path == STANDARD:
             for spec in (*self.loaded, *self.fed):
@@ -702,9 +705,9 @@ class FileOptions:
     """The files of the relations."""
 
     input: Annotated[list[str] | None, _FILES] = None
-    """A file that is loaded before all changes; once for each relation."""
+    """A file that is loaded before all changes, as RELATION=PATH; several of a relation are one."""
     changes: Annotated[list[str] | None, _FILES] = None
-    """A file whose rows follow in order, cut into ticks; once for each relation."""
+    """A file whose rows follow in order, cut into ticks, as RELATION=PATH; several of a relation are one."""
     tick_rows: int | None = None
     """Rows of changes per tick, by default 1000; not for files with tick columns."""
     memory: str | None = None

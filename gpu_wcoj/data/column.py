@@ -210,7 +210,7 @@ class Column:
             raise BufferError("a column with nulls has no array interface.\n  Use to_arrow() of its Z-set.")
         if self.type.family not in _HOLDS_VALUES:
             raise BufferError(
-                f"a column of type '{self.type.name}' is stored as codes, which have no meaning outside of it.\n"
+                f"a column of type '{self.type}' is stored as codes, which have no meaning outside of it.\n"
                 "  Use to_arrow(), to_numpy() or to_cupy() of its Z-set."
             )
         return self.stored
@@ -271,7 +271,7 @@ class Column:
             raise TypeMismatchError.mismatch(
                 "the column",
                 "has the wrong type",
-                f"'{self.type.name}'",
+                f"'{self.type}'",
                 f"'{to.name}'",
                 "Only integers, time units, dates and decimal scales convert. Cast the column before you pass it.",
             )
@@ -282,7 +282,7 @@ class Column:
         if not bool(fits.all()):
             worst = int(self.codes[np.argmin(fits)])
             raise TypeMismatchError.with_parts(
-                f"the value {worst} (in units of '{self.type.name}') is not a value of type '{to.name}'",
+                f"the value {worst} (in units of '{self.type}') is not a value of type '{to}'",
                 got=worst,
                 remedy="Use the wider type for both, or convert the column before you pass it.",
             )

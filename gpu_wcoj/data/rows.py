@@ -16,7 +16,14 @@ import numpy as np
 import numpy.typing as npt
 
 from gpu_wcoj.data.column import Column, Int64Array
-from gpu_wcoj.errors import ArityError, SchemaError, TypeMismatchError, UnsupportedTypeError, WeightError
+from gpu_wcoj.errors import (
+    ArityError,
+    SchemaError,
+    TypeMismatchError,
+    UnsupportedTypeError,
+    WeightError,
+    counted,
+)
 
 Row = tuple[Any, ...]
 Values = npt.NDArray[Any] | list[Any]
@@ -155,7 +162,11 @@ def columns_as_written(rows: Sequence[Row], what: str = "the rows") -> list[Valu
     width = len(rows[0])
     if any(len(row) != width for row in rows):
         short = next(row_index for row_index, row in enumerate(rows) if len(row) != width)
-        raise ArityError(f"{what}: row {short} is {rows[short]!r}, {len(rows[short])} values; row 0 has {width}.")
+        n_values = counted(len(rows[short]), "value")
+        raise ArityError.mismatch(
+            f"{what}, row {short},", "has another length than row 0", f"{n_values}, {rows[short]!r:.80}", width,
+            "Give all rows the same number of values, with None where there is no value.",
+        )  # fmt: skip
     if set(map(type, chain.from_iterable(rows))) == {int}:
         try:
             flat = np.fromiter(chain.from_iterable(rows), np.int64, len(rows) * width)
@@ -318,7 +329,7 @@ def as_weights(values: Column | npt.NDArray[np.generic] | Iterable[object], what
     """
     if isinstance(values, Column):
         if values.type.family != "integer":
-            raise WeightError(_message(what, f"a column of type '{values.type.name}'"))
+            raise WeightError(_message(what, f"a column of type '{values.type}'"))
         if values.valid is not None:
             raise WeightError(_message(what, f"null (row {int(np.argmin(values.valid))})"))
         return values.codes

@@ -76,6 +76,10 @@ class DataType:
 
     name: str
 
+    def __str__(self) -> str:
+        """Return the spelling of Arrow."""
+        return self.name.replace(FULL, "")
+
     @cached_property
     def family(self) -> str:
         """The group of types that join with each other.
@@ -280,7 +284,7 @@ class DataType:
         family = self.family
         if family != operand.family and not _widens(self, operand):
             raise TypeMismatchError.with_parts(
-                f"types '{self.name}' and '{operand.name}' do not join",
+                f"types '{self}' and '{operand}' do not join",
                 remedy="Only integers, time units and decimal scales widen. Cast one of the two columns.",
             )
         if "wide" in (family, operand.family):
@@ -291,7 +295,7 @@ class DataType:
             return operand if _REQUIRED in self.name else self
         if family in ("enum", "nested"):
             raise TypeMismatchError.with_parts(
-                f"types '{self.name}' and '{operand.name}' differ",
+                f"types '{self}' and '{operand}' differ",
                 remedy="Cast one of the two columns to the other type."
                 + " Enums need the same categories in the same order." * (family == "enum"),
             )
@@ -410,7 +414,7 @@ def _wide_decimal(n_before: int, scale: int, left: DataType, right: DataType) ->
     """Return the wide type of decimals with these digits before and after the point."""
     if n_before + scale > MAX_WIDE_DIGITS:
         raise TypeMismatchError.mismatch(
-            f"the common type of '{left.name}' and '{right.name}'",
+            f"the common type of '{left}' and '{right}'",
             "has too many digits",
             n_before + scale,
             f"at most {MAX_WIDE_DIGITS}",
@@ -468,6 +472,17 @@ _SHOWN = (
     *("bool", "float", "double", "string", "large_string", "string_view", "binary", "large_binary", "binary_view"),
     *("date32[day]", "date64[ms]", "time32[s]", "time32[ms]", "time64[us]", "time64[ns]", FULL_UINT64),
 )
+_ELSEWHERE = {
+    **dict.fromkeys(("int", "integer", "bigint", "long"), "int64"),
+    **dict.fromkeys(("str", "text", "varchar"), "string"),
+    **dict.fromkeys(("bytes", "blob", "varbinary"), "binary"),
+    **dict.fromkeys(("datetime", "timestamp"), "timestamp[us]"),
+    "date": "date32",
+    "time": "time64[us]",
+    "timedelta": "duration[us]",
+    "decimal": "decimal128(10, 2)",
+}
+"""Names of types in Python and SQL, which errors translate."""
 _SHAPED = ("timestamp[us]", "timestamp[us, tz=UTC]", "decimal128(10, 2)", "duration[us]", "fixed_size_binary[16]")
 
 
@@ -500,6 +515,6 @@ def declared_type(text: str) -> str:
         raise UnsupportedTypeError(
             f"unknown type '{text}'; allowed are the integers int8 to int64 and uint8 to uint64, float, double, bool,"
             f" string, binary, date32, date64, time64[us], uuid, interval, {', '.join(_SHAPED)} and their like."
-            f"{nearest(text, spellings)}"
+            f"{nearest(_ELSEWHERE.get(text.lower(), text), spellings)}"
         ) from None
     return name

@@ -80,7 +80,7 @@ def codes_of(entries: Iterable[bytes], kind: DataType) -> list[int]:
         if rest or not lowest <= code <= highest:
             number = Decimal(f"{int.from_bytes(entry, 'big') - _ZERO}E-{_SCALE}").normalize()
             raise TypeMismatchError.with_parts(
-                f"the value {number:f} is not a value of type '{kind.name}'",
+                f"the value {number:f} is not a value of type '{kind}'",
                 got=number,
                 remedy="Use the wider type for both, or convert the column before you pass it.",
             )

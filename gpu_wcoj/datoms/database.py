@@ -7,15 +7,15 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from functools import partial
 from itertools import count
-from os import PathLike, fspath
-from pathlib import Path
+from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 from uuid import uuid4
 
 import numpy as np
 
 from gpu_wcoj.checkpoint.canonical import opened, sealed
-from gpu_wcoj.checkpoint.folder import Folder, OsFolder, WatchedFolder, write_whole
+from gpu_wcoj.checkpoint.checkpoint import folder_at
+from gpu_wcoj.checkpoint.folder import Folder, WatchedFolder, write_whole
 from gpu_wcoj.checkpoint.manifest import read_file
 from gpu_wcoj.checkpoint.state import Run, read_rows, read_values, write_rows, write_values
 from gpu_wcoj.data.column import Dictionary
@@ -395,7 +395,7 @@ class Database(NotCopied):
         >>> again.transact([[":db/retract", 1, ":name"]]).rows()
         [((1, ':name', 'Ann'), -1)]
         """
-        self._run_exclusively("storing the datoms", lambda: write_database(self.store, self._transaction, fspath(path)))
+        self._run_exclusively("storing the datoms", lambda: write_database(self.store, self._transaction, path))
 
     @classmethod
     def restore(cls, path: str | PathLike[str]) -> Database:
@@ -407,7 +407,7 @@ class Database(NotCopied):
             If the folder has no database, or a file is damaged.
         """
         database = cls()
-        database.store, database._transaction = read_database(fspath(path))
+        database.store, database._transaction = read_database(path)
         return database
 
     # Transactions.
@@ -513,7 +513,7 @@ _FORMAT_VERSION = 1
 """Format version of the sealed file. Files with another version are rejected."""
 
 
-def write_database(store: Store, transaction: int, path: str) -> None:
+def write_database(store: Store, transaction: int, path: str | PathLike[str]) -> None:
     """Write a database to a folder, and replace a database in it.
 
     Raises
@@ -523,10 +523,9 @@ def write_database(store: Store, transaction: int, path: str) -> None:
     CheckpointWriteError
         If a file cannot be written.
     """
-    place = OsFolder(Path(path))
-    folder = WatchedFolder(place)
+    folder = WatchedFolder(folder_at(path))
     folder.prepare()
-    names = _names(place)
+    names = _names(folder)
     if not folder.lock(_LOCK):
         raise CheckpointError(
             f"the folder '{path}' is locked by another process.\n  Wait for it, or use another folder."
@@ -544,12 +543,12 @@ def write_database(store: Store, transaction: int, path: str) -> None:
         folder.unlock()
 
 
-def _names(place: OsFolder) -> list[str]:
-    names = place.names()
+def _names(folder: Folder) -> list[str]:
+    names = folder.names()
     for name in names:
         if not _FILE_NAME.fullmatch(name):
             raise CheckpointError(
-                f"the folder '{place.path}' contains '{name}', which does not belong to a database.\n"
+                f"the folder '{folder.shown('.')}' contains '{name}', which does not belong to a database.\n"
                 "  Use another folder."
             )
     return names
@@ -581,7 +580,7 @@ def _write_files(store: Store, folder: Folder, version: int) -> dict[str, Any]:
     }
 
 
-def read_database(path: str) -> tuple[Store, int]:
+def read_database(path: str | PathLike[str]) -> tuple[Store, int]:
     """Read the store of a database from a folder, and its number of transactions.
 
     Raises
@@ -589,7 +588,7 @@ def read_database(path: str) -> tuple[Store, int]:
     CheckpointError
         If the folder has no database, or a file is damaged.
     """
-    folder = OsFolder(Path(path))
+    folder = WatchedFolder(folder_at(path))
     names = sorted(name for name in _names(folder) if _VERSION.fullmatch(name))
     if not names:
         raise CheckpointError(f"the folder '{path}' has no database.")
@@ -603,7 +602,7 @@ def read_database(path: str) -> tuple[Store, int]:
     store = Store({attribute.name: attribute for attribute in attributes}, content["strict"], texts, content["next_id"])
     (attribute_ids, entity, code), _ = read_rows(folder, Run(**content["datoms"]), 3)
     ends = attribute_ids.searchsorted(np.arange(len(attributes)), "right")
-    for attribute, begin, end in zip(attributes, [0, *ends[:-1]], ends, strict=True):
+    for attribute, begin, end in zip(attributes, [0, *ends][: len(ends)], ends, strict=True):
         if end > begin:
             pairs = Pairs()
             pairs.replace((entity[begin:end], code[begin:end]))

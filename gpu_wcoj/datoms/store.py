@@ -20,6 +20,7 @@ from gpu_wcoj.errors import (
     TypeMismatchError,
     UnknownAttributeError,
     UnsupportedTypeError,
+    counted,
     listed,
 )
 from gpu_wcoj.zset.zset import ZSet
@@ -360,6 +361,13 @@ class Report:
         Its number, from 1.
     tempids
         The entities of the temporary ids.
+
+    Examples
+    --------
+    >>> from gpu_wcoj.datoms import Database
+    >>> report = Database().transact([{":db/id": "ann", ":name": "Ann"}])
+    >>> report.transaction, dict(report.tempids), report.rows()
+    (1, {'ann': 1}, [((1, ':name', 'Ann'), 1)])
     """
 
     transaction: int
@@ -430,7 +438,8 @@ class Bulk:
         values = self._column(value if texts is None else texts, "value")
         if len(values) != len(entities):
             raise ArityError(
-                f"the columns have different lengths: got {len(entities)} entities and {len(values)} values.{_UNDONE}"
+                f"the columns have different lengths: got {len(entities):,} entities"
+                f" and {counted(len(values), 'value')}.{_UNDONE}"
             )
         for name, rows in self._rows_by_attribute(attribute, len(entities)):
             part = self._part(name, entities[rows], values.gather(rows), texts is not None)
@@ -452,7 +461,7 @@ class Bulk:
         column = self._column(data, "entity")
         if column.type.family != "integer" and len(column):
             raise TypeMismatchError(
-                f"the entities have the wrong type: got '{column.type.name}', expected integers from 0 on.{_UNDONE}"
+                f"the entities have the wrong type: got '{column.type}', expected integers from 0 on.{_UNDONE}"
             )
         self._reserve_ids(column.codes, "entity")
         return column.codes
@@ -482,7 +491,7 @@ class Bulk:
             return []
         if column.dictionary is None:
             raise TypeMismatchError(
-                f"the attributes have the wrong type: got '{column.type.name}', expected texts.{_UNDONE}"
+                f"the attributes have the wrong type: got '{column.type}', expected texts.{_UNDONE}"
             )
         codes, places = np.unique(column.codes, return_inverse=True)
         names = [self._name(name) for name in column.dictionary.values_of(codes)]
@@ -512,7 +521,7 @@ class Bulk:
             kind = "uuid" if are_uuids else _TYPE_OF_FAMILY.get(values.type.family)
             if kind is None:
                 raise UnsupportedTypeError(
-                    f"attribute '{name}' cannot have values of type '{values.type.name}'.\n"
+                    f"attribute '{name}' cannot have values of type '{values.type}'.\n"
                     f"  Use one of {listed(sorted({TYPES[kind].name for kind in TYPES}))}.{_UNDONE}"
                 )
             attribute = self.attributes[name] = replace(attribute, type=kind)
@@ -548,7 +557,7 @@ class Bulk:
         except TypeMismatchError as error:
             raise TypeMismatchError(
                 f"attribute '{attribute.name}' is of type '{attribute.type}':"
-                f" got values of type '{values.type.name}'.\n"
+                f" got values of type '{values.type}'.\n"
                 f"  {error}{_UNDONE}"
             ) from None
         if attribute.type == "double":

@@ -15,7 +15,7 @@ from gpu_wcoj.arrow.table import Numbered, as_table
 from gpu_wcoj.data.column import Column, Dictionary, on_host
 from gpu_wcoj.data.rows import as_weights, weight_among
 from gpu_wcoj.data.schema import FULL, FULL_UINT64, INT64, MAX_DIGITS, DataType
-from gpu_wcoj.errors import ArityError, ColumnError, SchemaError, TypeMismatchError, UsageError
+from gpu_wcoj.errors import ArityError, ColumnError, SchemaError, TypeMismatchError, UsageError, counted
 from gpu_wcoj.files.reader import table_of_file
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.zset.zset import ZSet
@@ -111,7 +111,8 @@ def read_change(
             if arity is not None and (weight is None or names.count(weight) != 1):
                 called = "weight" if weight is None else weight
                 raise SchemaError.with_parts(
-                    f"relation '{relation}' has {arity} columns, and the rows have {arity + 1}: {', '.join(names)}",
+                    f"relation '{relation}' has {counted(arity, 'column')}, and the rows have {arity + 1}:"
+                    f" {', '.join(names)}",
                     subject=f"relation '{relation}'",
                     got=arity + 1,
                     remedy=f"An extra column is allowed if it is called '{called}' and holds the weights.",
@@ -407,7 +408,7 @@ def narrow_columns(
             row = int(beyond.argmax())
             raise TypeMismatchError(
                 f"relation '{relation}', column '{names[position]}': the value {int(column.stored[row])} (row {row}) "
-                f"is outside the declared type '{kind.name}': expected {smallest} to {largest}.\n"
+                f"is outside the declared type '{kind}': expected {smallest} to {largest}.\n"
                 "  Correct the value, or declare another type."
             )
         narrowed[position] = Column(kind, column.stored, column.stored_valid, column.dictionary)
@@ -420,12 +421,14 @@ def _no_columns(arity: int | None, types: Sequence[DataType | None]) -> tuple[Co
 
 def arity_message(relation: str, arity: int, names: Sequence[str], relation_names: Sequence[str] | None = None) -> str:
     """Return the message for rows with the wrong number of columns."""
-    hint = "Select the relation's columns first"
-    hint += f": {', '.join(relation_names)}." if relation_names else "."
+    hint = "Pass rows with all columns of the relation" if len(names) < arity else "Select the relation's columns first"
+    hint += f": {', '.join(relation_names)}." if relation_names else ", or write it with as many terms in the query."
     if len(names) == arity + 1 and "weight" in names:
         hint = "A column 'weight' holds weights in changes only; leave it out here."
     name_list = ", ".join(names) or "none"
-    return f"relation '{relation}' has {arity} columns, and the rows have {len(names)}: {name_list}.\n  {hint}"
+    return (
+        f"relation '{relation}' has {counted(arity, 'column')}, and the rows have {len(names)}: {name_list}.\n  {hint}"
+    )
 
 
 _NUMBERED = (("c", 0), ("", 0), ("_", 1), ("_c", 0), ("column_", 0), ("col", 0), ("f", 0))

@@ -76,6 +76,14 @@ class TickReport:
         Per input relation, the number of passed rows.
     changes
         Per head that was evaluated, the numbers of its changed rows.
+
+    Examples
+    --------
+    >>> from gpu_wcoj import Program
+    >>> program = Program("path(a, b, c) :- edge(a, b), edge(b, c).")
+    >>> program.load({"edge": [(1, 2), (1, 2)]})
+    >>> program.last_tick.tick, program.last_tick.rows, program.last_tick.ignored
+    (0, {'edge': 2}, {'edge': 1})
     """
 
     tick: int = -1

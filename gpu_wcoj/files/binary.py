@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from gpu_wcoj import errors
-from gpu_wcoj.errors import GpuWcojError, InputFileError, UsageError
+from gpu_wcoj.errors import GpuWcojError, InputFileError, UsageError, counted
 from gpu_wcoj.files.formats import unpacked
 from gpu_wcoj.files.record_batch import RowBlock, make_block, numbered, over_budget, select
 from gpu_wcoj.files.spec import InputSpec
@@ -210,7 +210,8 @@ def main(request: str) -> int:
     except Exception as error:  # whatever a damaged file provokes, the file is at fault
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         what = {"parquet": "Parquet", "arrow": "Arrow IPC", "json": "lines of JSON"}[options["format"]]
-        text = f"'{spec.path}' is damaged or not {what}: {reason}.\n  Write or copy it again, or say format=..."
+        text = f"'{spec.path}' is damaged or not {what}: {reason.rstrip('. ')}.\n"
+        text += "  Write or copy it again, or say format=..."
         return _fail("InputFileError", text)
     return 0
 
@@ -240,7 +241,9 @@ def _send(spec: InputSpec, request: dict[str, Any], budget: int) -> None:
     used = select(spec, len(names), names, request["arity"], request["changes"]).used
     if not request["changes"] and n_rows * 8 * len(used) > budget:
         raise over_budget(
-            f"'{spec.path}' has {n_rows} rows of {len(used)} columns, which", n_rows * 8 * len(used), budget
+            f"'{spec.path}' has {counted(n_rows, 'row')} of {counted(len(used), 'column')}, which",
+            n_rows * 8 * len(used),
+            budget,
         )
     schema, batches = read(used)
     note = {"names": json.dumps(names), "rows": str(n_rows)}

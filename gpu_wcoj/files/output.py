@@ -317,7 +317,7 @@ def check_apart(specs: Iterable[OutputSpec]) -> None:
             )
 
 
-def write_whole(spec: OutputSpec, table: pa.Table) -> None:
+def write_whole(spec: OutputSpec, table: pa.Table, remedy: str = "Name a file that can.") -> None:
     """Write the rows of `table`.
 
     Texts are quoted only if some text has a separator, line end or quote.
@@ -327,7 +327,7 @@ def write_whole(spec: OutputSpec, table: pa.Table) -> None:
     OutputFileError
         If the file cannot be written.
     """
-    with replacing(spec.path, "Name a file that can, with filename= of .output.") as file:
+    with replacing(spec.path, remedy) as file:
         if spec.path.name.endswith(".parquet"):
             pq.write_table(table, file, compression="zstd", write_page_checksum=True)
         elif spec.path.name.endswith(".gz"):

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from gpu_wcoj.data.column import Int64Array
 from gpu_wcoj.data.rows import weight_among, weight_name
-from gpu_wcoj.errors import InputFileError, MemoryBudgetError, UsageError, WeightError, listed, nearest
+from gpu_wcoj.errors import InputFileError, MemoryBudgetError, UsageError, WeightError, counted, listed, nearest
 from gpu_wcoj.files.formats import too_few
 from gpu_wcoj.files.spec import ColumnName, InputSpec
 from gpu_wcoj.units import format_bytes, machine_memory, parse_bytes
@@ -64,7 +64,8 @@ def select(spec: InputSpec, n_columns: int, names: Sequence[str] | None, arity: 
     tick = None if spec.tick is None else _position(spec, spec.tick, n_columns, names)
     if spec.declared is not None and arity is not None and n_columns < arity:
         raise UsageError(
-            f"relation '{spec.relation}' has {arity} columns, but '{spec.path}' has {n_columns}.\n  {too_few(spec)}."
+            f"relation '{spec.relation}' has {counted(arity, 'column')}, but '{spec.path}' has {n_columns}.\n"
+            f"  {too_few(spec)}."
         )
     if spec.columns is not None:
         rows = tuple(_position(spec, column, n_columns, names) for column in spec.columns)
@@ -122,7 +123,7 @@ def _position(spec: InputSpec, column: ColumnName, n_columns: int, names: Sequen
         )
     if names.count(column) > 1:
         raise UsageError(
-            f"'{spec.path}' has {names.count(column)} columns called '{column}'.\n  Give a position from 0."
+            f"'{spec.path}' has {counted(names.count(column), 'column')} called '{column}'.\n  Give a position from 0."
         )
     if column not in names:
         raise UsageError(
@@ -159,9 +160,9 @@ def _wrong_arity(
         if n_columns < arity:
             hint = too_few(spec)
         there = f"'{spec.path}' has {n_columns}{named}{left}"
-        return f"relation '{spec.relation}' has {arity} columns, but {there}.\n  {hint}."
+        return f"relation '{spec.relation}' has {counted(arity, 'column')}, but {there}.\n  {hint}."
     return (
-        f"relation '{spec.relation}' has {arity} columns, but 'columns' of '{spec.path}' chooses {n_rows}.\n"
+        f"relation '{spec.relation}' has {counted(arity, 'column')}, but 'columns' of '{spec.path}' chooses {n_rows}.\n"
         f"  Choose {arity}."
     )
 

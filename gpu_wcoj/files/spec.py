@@ -10,7 +10,7 @@ from glob import glob
 from pathlib import Path
 from urllib.parse import unquote
 
-from gpu_wcoj.errors import InputFileError, UsageError, listed, nearest
+from gpu_wcoj.errors import InputFileError, UsageError, counted, listed, nearest
 
 ColumnName = int | str
 """A column of a file: its position, counted from 0, or its name."""
@@ -126,9 +126,10 @@ def _located(relation: str, location: str, text: str) -> InputSpec:
     path = STANDARD_INPUT if path == "-" else path
     spec = InputSpec(relation, Path(os.path.expanduser(path)), **fields)  # type: ignore[arg-type]  # one converter per field
     if spec.types is not None and (spec.columns is None or len(spec.types) != len(spec.columns)):
-        column_count = "no columns" if spec.columns is None else f"{len(spec.columns)} columns"
+        column_count = "no columns" if spec.columns is None else counted(len(spec.columns), "column")
         raise UsageError(
-            f"'{text}' has {len(spec.types)} types and {column_count}.\n  Give one type for each of 'columns'."
+            f"'{text}' has {counted(len(spec.types), 'type')} and {column_count}.\n"
+            "  Give one type for each of 'columns'."
         )
     return spec
 

@@ -25,7 +25,7 @@ import pyarrow.csv as pa_csv
 from gpu_wcoj.arrow.types import to_pyarrow
 from gpu_wcoj.data.column import BoolArray
 from gpu_wcoj.data.schema import DataType
-from gpu_wcoj.errors import InputFileError
+from gpu_wcoj.errors import InputFileError, counted
 from gpu_wcoj.files import formats
 from gpu_wcoj.files.formats import BOM, Lines, TextFile, is_facts
 from gpu_wcoj.files.record_batch import WEIGHT, RowBlock, fields_of_empty_file, make_block, numbered, select
@@ -839,7 +839,8 @@ class TextReader:
         line_number = self._line_of(lines, row - 1)
         line_text = lines.data.split(b"\n")[line_number - lines.first].decode(errors="backslashreplace").strip()
         return InputFileError(
-            f"{self._place(line_number)}: {actual} fields where the lines before have {expected}: '{line_text[:80]}'.\n"
+            f"{self._place(line_number)}: {counted(actual, 'field')} where the lines before have {expected}:"
+            f" '{line_text[:80]}'.\n"
             f"  {formats.ragged(self._spec)}"
         )
 

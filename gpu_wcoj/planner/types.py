@@ -147,10 +147,10 @@ def _check_parameters(call: Call, function: TypedFunction, kinds: Sequence[DataT
         elif kind is None or is_spelled(argument):
             continue
         else:
-            is_wrong, shown = not takes(parameter, kind), f"of type '{kind.name}'"
+            is_wrong, shown = not takes(parameter, kind), f"of type '{kind}'"
         if is_wrong:
             raise TypeMismatchError.with_parts(
-                f"the function '{function.name}' takes '{parameter.name}', and '{argument}'{_in(rule)} is {shown}",
+                f"the function '{function.name}' takes '{parameter}', and '{argument}'{_in(rule)} is {shown}",
                 subject=str(argument),
                 got=argument.value if isinstance(argument, Constant) else shown,
                 remedy=f"Cast the column, or declare the function otherwise; it is {function.signature}.",
@@ -182,7 +182,7 @@ def _check_conditions(call: Call, pairs: Sequence[tuple[Expression, DataType | N
             condition.value not in (None, True, False) if isinstance(condition, Constant) else kind not in (None, BOOL)
         )
         if is_wrong or (isinstance(condition, Constant) and type(condition.value) in (int, float)):
-            description = "a constant" if kind is None else f"of type '{kind.name}'"
+            description = "a constant" if kind is None else f"of type '{kind}'"
             raise TypeMismatchError.with_parts(
                 f"'{condition}'{_in(rule)} is {description}, and '{call.op}' takes conditions",
                 subject=str(condition),
@@ -203,8 +203,7 @@ def _together(call: Call, pairs: Sequence[tuple[Expression, DataType | None]], r
             common = kind if kind.family == "decimal" else common
         else:
             raise TypeMismatchError.with_parts(
-                f"'{call.op}'{_in(rule)} has '{expression}' of type '{kind.name}' beside a value of type "
-                f"'{common.name}'",
+                f"'{call.op}'{_in(rule)} has '{expression}' of type '{kind}' beside a value of type '{common}'",
                 subject=str(expression),
                 got=kind.name,
                 remedy="Cast a column, so that both are of one type.",
@@ -212,7 +211,7 @@ def _together(call: Call, pairs: Sequence[tuple[Expression, DataType | None]], r
     narrow = [kind for _, kind in pairs if kind is not None and kind.family in ("integer", "decimal")]
     if common is not None and common.family == "wide" and narrow:
         raise TypeMismatchError.with_parts(
-            f"'{call.op}'{_in(rule)} has values of the types '{narrow[0].name}' and '{common.name}'",
+            f"'{call.op}'{_in(rule)} has values of the types '{narrow[0]}' and '{common}'",
             subject=call.op,
             got=common.name,
             remedy=_WIDE,
@@ -226,7 +225,7 @@ def _together(call: Call, pairs: Sequence[tuple[Expression, DataType | None]], r
         fitting = bool if common.family == "bool" else str if common.family in _WRITTEN_AS_TEXT else float
         is_wrong = any(_group(type(value)) is not fitting for value in constants)
     if is_wrong:
-        beside = "" if common is None else f" beside a value of type '{common.name}'"
+        beside = "" if common is None else f" beside a value of type '{common}'"
         raise TypeMismatchError.with_parts(
             f"'{call.op}'{_in(rule)} has the constants {', '.join(map(repr, constants[:5]))}{beside}",
             subject=call.op,
@@ -281,7 +280,7 @@ def _numbers(call: Call, kinds: Sequence[DataType | None], rule: object) -> list
         elif kind is not None:
             if kind.family not in _NUMBER_FAMILIES:
                 raise TypeMismatchError.with_parts(
-                    f"'{argument}'{_in(rule)} is of type '{kind.name}', and '{call}' calculates with it",
+                    f"'{argument}'{_in(rule)} is of type '{kind}', and '{call}' calculates with it",
                     subject=str(argument),
                     got=kind.name,
                     remedy=_WIDE if kind.family == "wide" else _NUMBERS,
@@ -421,7 +420,7 @@ def _check_text(call: Call, kinds: Sequence[DataType | None], rule: object) -> N
             continue
         if family_of_argument != family:
             word = "a text" if family == "string" else "an integer"
-            description = "a constant of another type" if kind is None else f"of type '{kind.name}'"
+            description = "a constant of another type" if kind is None else f"of type '{kind}'"
             raise TypeMismatchError.with_parts(
                 f"'{call.op}' takes {word}, and '{argument}'{_in(rule)} is {description}",
                 subject=str(argument),
@@ -445,13 +444,13 @@ def _check_time(call: Call, kinds: Sequence[DataType | None], rule: object) -> N
         return
     if kind.family == "zoned":
         raise TypeMismatchError.with_parts(
-            f"'{argument}'{_in(rule)} is of type '{kind.name}', and '{call.op}' supports no time zone except UTC",
+            f"'{argument}'{_in(rule)} is of type '{kind}', and '{call.op}' supports no time zone except UTC",
             subject=str(argument),
             got=kind.name,
             remedy="Cast the column to local timestamps without a time zone.",
         )
     raise TypeMismatchError.with_parts(
-        f"'{call.op}' takes a date or a timestamp, and '{argument}'{_in(rule)} is of type '{kind.name}'",
+        f"'{call.op}' takes a date or a timestamp, and '{argument}'{_in(rule)} is of type '{kind}'",
         subject=str(argument),
         got=kind.name,
         remedy="Cast the column, or leave it out.",
@@ -484,7 +483,7 @@ def aggregate_of(op: str, kind: DataType | None, place: Callable[[], str]) -> Da
         return None
     if kind is not None and kind.family not in _NUMBER_FAMILIES:
         raise TypeMismatchError.with_parts(
-            f"the {op} {place()} aggregates values of type '{kind.name}'"
+            f"the {op} {place()} aggregates values of type '{kind}'"
             + (", some of more than 18 digits" if kind.family == "wide" else ", which are not numbers"),
             subject=op,
             got=kind.name,
@@ -683,7 +682,7 @@ class Types:
             kind = self.type_of(*place)
             if kind is not None and kind.family == "nested":
                 raise TypeMismatchError.with_parts(
-                    f"{self._label(place)} is of type '{kind.name}', and a rule orders or compares its values",
+                    f"{self._label(place)} is of type '{kind}', and a rule orders or compares its values",
                     subject=place[0],
                     got=kind.name,
                     remedy="Lists, structs and maps can be passed on, grouped and compared by '='. Pass a field as a "
@@ -699,7 +698,7 @@ class Types:
                     if type(value) is int and not lowest <= value <= highest:
                         says = "a fact of the text" if rule is None else f"'{rule}'"
                         raise TypeMismatchError.with_parts(
-                            f"{self._label(place)} is declared as '{kind.name}', {lowest} to {highest}, and {says} has "
+                            f"{self._label(place)} is declared as '{kind}', {lowest} to {highest}, and {says} has "
                             f"{value}",
                             subject=place[0],
                             got=value,
@@ -753,7 +752,7 @@ class Types:
                 span = self._span_between(rule, left, right)
                 subject = "a condition" if self._is_in_text(span) else f"the rule '{rule}'"
                 error = TypeMismatchError.with_parts(
-                    f"{subject} compares a value of type '{typed[0].name}' with a value of type '{typed[1].name}'",
+                    f"{subject} compares a value of type '{typed[0]}' with a value of type '{typed[1]}'",
                     subject=str(rule),
                     remedy="Cast a column, so that both are of one type.",
                 )
@@ -812,7 +811,7 @@ class Types:
         common = self.type_of(*root)
         if common is not None and common.family == "wide" and kind.family != "wide":
             raise TypeMismatchError.with_parts(
-                f"{self._label(place)} is calculated, of type '{kind.name}', and shares a column with '{common.name}'",
+                f"{self._label(place)} is calculated, of type '{kind}', and shares a column with '{common}'",
                 subject=place[0],
                 got=common.name,
                 remedy=_WIDE,
@@ -957,10 +956,10 @@ class Types:
                     rule = self._linked_by.get(frozenset((place, other_place)))
                     span = self._span_of_link(rule, place, other_place)
                     said = self._join_words(rule, place, other_place)
-                    what = f"{self._label(place, name)} is of type '{kind.name}', and {said}"
+                    what = f"{self._label(place, name)} is of type '{kind}', and {said}"
                     why = str(error).splitlines()[-1].strip()
                     mismatch = TypeMismatchError.with_parts(
-                        f"{what} of type '{other_kind.name}'", subject=place[0], got=kind.name, remedy=why
+                        f"{what} of type '{other_kind}'", subject=place[0], got=kind.name, remedy=why
                     )
                     raise self._pointed(mismatch, span) from None
 
@@ -983,7 +982,7 @@ class Types:
                         else "is compared with" if self._is_in_text(span)
                         else f"the rule '{rule}' compares it with"
                     )  # fmt: skip
-                    what = f"{self._label(shown_place, name)} is of type '{common.name}', and {says} {value!r}"
+                    what = f"{self._label(shown_place, name)} is of type '{common}', and {says} {value!r}"
                     error = misspelled or TypeMismatchError.with_parts(
                         what,
                         subject=shown_place[0],

@@ -21,6 +21,7 @@ from gpu_wcoj.errors import (
     UnsupportedError,
     UnsupportedTypeError,
     UsageError,
+    counted,
     nearest,
     pointed,
 )
@@ -442,18 +443,18 @@ class _Reader:
         call = Call(str(name), arguments, _span(node), function)
         n_arguments = len(call.arguments)
         if function is not None and n_arguments != len(function.parameters):
-            raise self.error(f"'{call.op}' is {function.signature}: got {n_arguments} arguments", name)
+            raise self.error(f"'{call.op}' is {function.signature}: got {counted(n_arguments, 'argument')}", name)
         if function is None and call.op in _FUNCTOR_ARGUMENTS:
             least, most, words = _FUNCTOR_ARGUMENTS[call.op]
             if not least <= n_arguments <= most:
-                raise self.error(f"'{call.op}' takes {words}: got {n_arguments} arguments", name)
+                raise self.error(f"'{call.op}' takes {words}: got {counted(n_arguments, 'argument')}", name)
             if call.op == "as":
                 return self.cast(call, name)
         if call.op in ("count", "sum", "mean") and node.data == "call":
             raise self.error(f"'{call.op}' is an aggregate, and takes no list of values", name)
         min_arguments, max_arguments = ARGUMENT_COUNTS.get(call.op, (1, 1))
         if call.op in FUNCTIONS and not min_arguments <= n_arguments <= max_arguments:
-            raise self.error(f"'{call.op}' takes {FUNCTIONS[call.op]}: got {n_arguments} arguments", name)
+            raise self.error(f"'{call.op}' takes {FUNCTIONS[call.op]}: got {counted(n_arguments, 'argument')}", name)
         if call.op == "match" and isinstance(call.arguments[0], Constant):
             self.check_pattern(call.arguments[0], _span(inner[0]))
         return call

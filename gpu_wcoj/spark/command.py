@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import App, Parameter
 
 from gpu_wcoj.backend import BackendName
-from gpu_wcoj.errors import ColumnError, GpuWcojError, InputFileError, UnknownRelationError, UsageError
+from gpu_wcoj.errors import ColumnError, GpuWcojError, InputFileError, UnknownRelationError, UsageError, counted
 from gpu_wcoj.files.formats import open_bytes
 from gpu_wcoj.files.spec import ColumnName, InputSpec, parse_input
 from gpu_wcoj.program import describe_option
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from gpu_wcoj.spark.cluster.view import CellView
     from gpu_wcoj.spark.view import View
 
-app = App(name="spark", help="Run programs on Apache Spark.", help_format="plaintext")
+app = App(name="spark", help="Run programs on Apache Spark.", help_format="markdown")
 
 _FLAG = Parameter(negative="")
 _SAMPLE_ROWS = 20
@@ -179,7 +179,7 @@ def run(
         _print({"total": view.answers})
         return
     for name, rows in view.answers.items():
-        print(f"{name}: {rows:,} rows")
+        print(f"{name}: {counted(rows, 'row')}")
     if output is not None:
         print(f"changes in {output}, state in {checkpoint}")
 

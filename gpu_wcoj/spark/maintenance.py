@@ -13,6 +13,7 @@ from pyspark.sql.types import DecimalType, StructType
 
 from gpu_wcoj.backend import BackendName
 from gpu_wcoj.data.schema import MAX_DIGITS
+from gpu_wcoj.destination import folder_path
 from gpu_wcoj.engine.ingest import column_order
 from gpu_wcoj.errors import (
     ColumnError,
@@ -361,7 +362,7 @@ def maintain(
             readings[name] = _without(of_table, names[name], left), _without(of_stream, names[name], left)
         each = sources_of(sources, inputs, readings)
     view_sources = Sources(each)
-    place = Path(checkpoint).expanduser().absolute()
+    place = folder_path(checkpoint, "checkpoint")
     sink = sink_of(session, output, format, options, packing)
     if isinstance(output, (str, PathLike)):
         for name in planned.outputs:

@@ -25,6 +25,7 @@ from pyspark.sql.types import StructType
 from gpu_wcoj.checkpoint.canonical import opened, sealed
 from gpu_wcoj.checkpoint.folder import OsFolder, write_whole
 from gpu_wcoj.checkpoint.manifest import Manifest, OutputFile
+from gpu_wcoj.destination import folder_path
 from gpu_wcoj.errors import (
     CheckpointDamagedError,
     CheckpointMismatchError,
@@ -716,7 +717,7 @@ def read_output(
             f"since={since}", "state=True", "Leave one of the two out.",
             "since selects changes, and state returns the rows after all changes",
         )  # fmt: skip
-    files, schemas = Listing(Path(fspath(path)).expanduser().absolute()).files(since)
+    files, schemas = Listing(folder_path(path)).files(since)
     if relation is None:
         if len(schemas) != 1:
             raise UsageError.with_parts(

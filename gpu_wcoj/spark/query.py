@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
-from os import PathLike, fspath
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ from pyspark.sql.types import StructType
 from gpu_wcoj.arrow.indexed_table import distinct_values
 from gpu_wcoj.arrow.table import is_of_spark
 from gpu_wcoj.backend import BackendName
+from gpu_wcoj.destination import folder_path
 from gpu_wcoj.engine.ingest import read_change
 from gpu_wcoj.engine.options import validate_flag
 from gpu_wcoj.errors import UnknownRelationError, UsageError, entry_point, listed
@@ -547,7 +548,7 @@ def _empty_answer(engine: Program, output: str) -> pa.Table:
 
 def _folder(spark: SparkSession, path: str | PathLike[str] | None) -> Path:
     if path is not None:
-        folder = Path(fspath(path)).expanduser().absolute()
+        folder = folder_path(path)
         if folder.exists() and any(folder.iterdir()):
             raise UsageError.with_parts(
                 f"the folder '{folder}' holds files already",

@@ -29,7 +29,10 @@ ColumnName = str | int
 
 
 class Aggregator:
-    """Base of aggregators, which make one or more rows of every group; must be deterministic."""
+    """Base of aggregators, which make one or more rows of every group; must be deterministic.
+
+    `Count`, `Sum` and the others of `gpu_wcoj.streams` are subclasses. `Apply` and `ApplyRows` make one of a function.
+    """
 
     def of(self, groups: Groups) -> ZSet:
         """Return the rows made of all groups: key columns, then results. All weights are positive."""
@@ -101,7 +104,7 @@ class TotalsAggregator(Aggregator):
             return None
         if column.type.family not in ("integer", "decimal", "float32", "float64"):
             raise TypeMismatchError.mismatch(
-                self.description, "has the wrong type", f"'{column.type.name}'", "a numeric column"
+                self.description, "has the wrong type", f"'{column.type}'", "a numeric column"
             )
         return column.type
 
@@ -196,7 +199,18 @@ class TotalsAggregator(Aggregator):
 
 
 class Count(TotalsAggregator):
-    """The number of rows of a group, by weight."""
+    """The number of rows of a group, by weight.
+
+    Examples
+    --------
+    >>> from gpu_wcoj.streams import Circuit
+    >>> circuit = Circuit(backend="cpu")
+    >>> circuit.sink("out", circuit.source("r").incremental_aggregate([0], Count()))
+    >>> circuit.step({"r": [(1, 2), (1, 3)]})["out"].rows()
+    [((1, 2), 1)]
+    >>> circuit.step({"r": [((1, 3), -1)]})["out"].rows()
+    [((1, 1), 1), ((1, 2), -1)]
+    """
 
     def __init__(self, name: str = "count") -> None:
         self.name = name
@@ -207,6 +221,16 @@ class Sum(TotalsAggregator):
 
     It is exact; for floats, it is the exact sum rounded once, so that equal rows give equal bits. A group with only
     nulls has the sum null.
+
+    Examples
+    --------
+    >>> from gpu_wcoj.streams import Circuit
+    >>> circuit = Circuit(backend="cpu")
+    >>> circuit.sink("out", circuit.source("r").incremental_aggregate([0], Sum(1)))
+    >>> circuit.step({"r": [(1, 2), (1, 3)]})["out"].rows()
+    [((1, 5), 1)]
+    >>> circuit.step({"r": [((1, 3), -1)]})["out"].rows()
+    [((1, 2), 1), ((1, 5), -1)]
     """
 
     op: Literal["count", "sum", "mean"] = "sum"
@@ -313,11 +337,33 @@ class _Extreme(Aggregator):
 
 
 class Min(_Extreme):
-    """The minimum of a column over rows of positive weight; texts in text order, without nulls."""
+    """The minimum of a column over rows of positive weight; texts in text order, without nulls.
+
+    Examples
+    --------
+    >>> from gpu_wcoj.streams import Circuit
+    >>> circuit = Circuit(backend="cpu")
+    >>> circuit.sink("out", circuit.source("r").incremental_aggregate([0], Min(1)))
+    >>> circuit.step({"r": [(1, 2), (1, 3)]})["out"].rows()
+    [((1, 2), 1)]
+    >>> circuit.step({"r": [((1, 3), -1)]})["out"].rows()
+    []
+    """
 
 
 class Max(_Extreme):
-    """The maximum of a column over rows of positive weight; see `Min`."""
+    """The maximum of a column over rows of positive weight; see `Min`.
+
+    Examples
+    --------
+    >>> from gpu_wcoj.streams import Circuit
+    >>> circuit = Circuit(backend="cpu")
+    >>> circuit.sink("out", circuit.source("r").incremental_aggregate([0], Max(1)))
+    >>> circuit.step({"r": [(1, 2), (1, 3)]})["out"].rows()
+    [((1, 3), 1)]
+    >>> circuit.step({"r": [((1, 3), -1)]})["out"].rows()
+    [((1, 2), 1), ((1, 3), -1)]
+    """
 
     descending = True
 
@@ -326,6 +372,16 @@ class CountDistinct(TotalsAggregator):
     """The number of distinct values, or tuples of values, without nulls.
 
     Only rows of positive weight count.
+
+    Examples
+    --------
+    >>> from gpu_wcoj.streams import Circuit
+    >>> circuit = Circuit(backend="cpu")
+    >>> circuit.sink("out", circuit.source("r").incremental_aggregate([0], CountDistinct(1)))
+    >>> circuit.step({"r": [(1, 2), (1, 3)]})["out"].rows()
+    [((1, 2), 1)]
+    >>> circuit.step({"r": [((1, 3), -1)]})["out"].rows()
+    [((1, 1), 1), ((1, 2), -1)]
     """
 
     def __init__(self, *columns: ColumnName, name: str = "count") -> None:
@@ -414,6 +470,16 @@ class Apply(Aggregator):
         one array or list per name, with one value per group. Rows of a group are in a fixed order.
     names
         The result columns; or a mapping from them to their types.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpu_wcoj.streams import Circuit
+    >>> circuit = Circuit(backend="cpu")
+    >>> spread = Apply(lambda a, b, starts: np.maximum.reduceat(b, starts) - np.minimum.reduceat(b, starts), ["spread"])
+    >>> circuit.sink("out", circuit.source("r").incremental_aggregate([0], spread))
+    >>> circuit.step({"r": [(1, 2), (1, 5)]})["out"].rows()
+    [((1, 3), 1)]
     """
 
     def __init__(self, function: Callable[..., Any], names: Names) -> None:
@@ -436,6 +502,15 @@ class ApplyRows(Aggregator):
         Called with the list of a group's rows of positive weight, as tuples in a fixed order; it returns a tuple.
     names
         The result columns; or a mapping from them to their types.
+
+    Examples
+    --------
+    >>> from gpu_wcoj.streams import Circuit
+    >>> circuit = Circuit(backend="cpu")
+    >>> spread = ApplyRows(lambda rows: (rows[-1][1] - rows[0][1],), ["spread"])
+    >>> circuit.sink("out", circuit.source("r").incremental_aggregate([0], spread))
+    >>> circuit.step({"r": [(1, 2), (1, 5)]})["out"].rows()
+    [((1, 3), 1)]
     """
 
     def __init__(self, function: Callable[[list[tuple[Any, ...]]], tuple[Any, ...]], names: Names) -> None:

@@ -166,29 +166,83 @@ class Stream:
             of columns that a function returns, which matters for columns with only nulls.
         of
             The columns that the function gets; by default all.
+
+        Examples
+        --------
+        >>> circuit = Circuit(backend="cpu")
+        >>> r = circuit.source("r")
+        >>> circuit.sink("out", r.map(lambda a, b: (a + b,), names=["sum"]))
+        >>> circuit.step({"r": [(1, 2), (1, 3)]})["out"].rows()
+        [((3,), 1), ((4,), 1)]
         """
         if callable(to):
             return self._then(Map(to, names, _chosen(of)))
         return self._then(Select(_listed(to), None if names is None else tuple(names)))
 
     def map_rows(self, function: Callable[[tuple[Any, ...]], tuple[Any, ...]], names: Names | None = None) -> Stream:
-        """Map every row to a row by a function of tuples, called row by row: slower than `map`."""
+        """Map every row to a row by a function of tuples, called row by row: slower than `map`.
+
+        Examples
+        --------
+        >>> circuit = Circuit(backend="cpu")
+        >>> r = circuit.source("r")
+        >>> circuit.sink("out", r.map_rows(lambda row: (row[0] + row[1],)))
+        >>> circuit.step({"r": [(1, 2), (1, 3)]})["out"].rows()
+        [((3,), 1), ((4,), 1)]
+        """
         return self._then(MapRows(function, names, None))
 
     def flat_map(self, function: Callable[..., Any], names: Names | None = None, of: Columns | None = None) -> Stream:
-        """Map every row to any number of rows at once; the function returns ``(owner, columns)``."""
+        """Map every row to any number of rows at once; the function returns ``(owner, columns)``.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> circuit = Circuit(backend="cpu")
+        >>> r = circuit.source("r")
+        >>> circuit.sink("out", r.flat_map(lambda a, n: (np.repeat(np.arange(len(a)), n), np.repeat(a, n))))
+        >>> circuit.step({"r": [(7, 2), (8, 0)]})["out"].rows()
+        [((7,), 2)]
+        """
         return self._then(FlatMap(function, names, _chosen(of)))
 
     def flat_map_rows(self, function: Callable[..., Any], names: Names | None = None) -> Stream:
-        """Map every row to any number of rows by a function from tuple to tuples."""
+        """Map every row to any number of rows by a function from tuple to tuples.
+
+        Examples
+        --------
+        >>> circuit = Circuit(backend="cpu")
+        >>> r = circuit.source("r")
+        >>> circuit.sink("out", r.flat_map_rows(lambda row: [(value,) for value in row]))
+        >>> circuit.step({"r": [(1, 2)]})["out"].rows()
+        [((1,), 1), ((2,), 1)]
+        """
         return self._then(FlatMapRows(function, names, None))
 
     def filter(self, condition: Callable[..., Any], of: Columns | None = None) -> Stream:
-        """Keep the rows for which the mask that the function returns for the columns is True."""
+        """Keep the rows for which the mask that the function returns for the columns is True.
+
+        Examples
+        --------
+        >>> circuit = Circuit(backend="cpu")
+        >>> r = circuit.source("r")
+        >>> circuit.sink("out", r.filter(lambda b: b > 2, of=[1]))
+        >>> circuit.step({"r": [(1, 2), (1, 3)]})["out"].rows()
+        [((1, 3), 1)]
+        """
         return self._then(Filter(condition, _chosen(of)), keys=self.keys)
 
     def filter_rows(self, condition: Callable[[tuple[Any, ...]], bool]) -> Stream:
-        """Keep the rows for which the function, called row by row, is True."""
+        """Keep the rows for which the function, called row by row, is True.
+
+        Examples
+        --------
+        >>> circuit = Circuit(backend="cpu")
+        >>> r = circuit.source("r")
+        >>> circuit.sink("out", r.filter_rows(lambda row: row[1] > 2))
+        >>> circuit.step({"r": [(1, 2), (1, 3)]})["out"].rows()
+        [((1, 3), 1)]
+        """
         return self._then(FilterRows(condition, None), keys=self.keys)
 
     def index_with(self, key: Columns | Callable[..., Any], names: Names | None = None) -> Stream:
@@ -200,6 +254,14 @@ class Stream:
             Columns, which are moved to the front; or a function from all columns to key columns.
         names
             Names of the key columns that a function returns.
+
+        Examples
+        --------
+        >>> circuit = Circuit(backend="cpu")
+        >>> r = circuit.source("r")
+        >>> circuit.sink("out", r.index_with([1]))
+        >>> circuit.step({"r": [(1, 2), (1, 3)]})["out"].rows()
+        [((2, 1), 1), ((3, 1), 1)]
         """
         if callable(key):
             if names is None:
@@ -214,15 +276,42 @@ class Stream:
         return self._then(Inspect(function), keys=self.keys, like=self)
 
     def negate(self) -> Stream:
-        """Return the stream with negated weights."""
+        """Return the stream with negated weights.
+
+        Examples
+        --------
+        >>> circuit = Circuit(backend="cpu")
+        >>> r = circuit.source("r")
+        >>> circuit.sink("out", r.negate())
+        >>> circuit.step({"r": [(1, 2)]})["out"].rows()
+        [((1, 2), -1)]
+        """
         return self._then(Negate(), keys=self.keys, like=self)
 
     def plus(self, other: Stream) -> Stream:
-        """Return the sum of two streams."""
+        """Return the sum of two streams.
+
+        Examples
+        --------
+        >>> circuit = Circuit(backend="cpu")
+        >>> r, s = circuit.source("r"), circuit.source("s")
+        >>> circuit.sink("out", r.plus(s))
+        >>> circuit.step({"r": [(1,)], "s": [(1,), (2,)]})["out"].rows()
+        [((1,), 2), ((2,), 1)]
+        """
         return self._then(Plus(), other, keys=self.keys)
 
     def minus(self, other: Stream) -> Stream:
-        """Return the difference of two streams."""
+        """Return the difference of two streams.
+
+        Examples
+        --------
+        >>> circuit = Circuit(backend="cpu")
+        >>> r, s = circuit.source("r"), circuit.source("s")
+        >>> circuit.sink("out", r.minus(s))
+        >>> circuit.step({"r": [(1,)], "s": [(1,), (2,)]})["out"].rows()
+        [((2,), -1)]
+        """
         return self._then(Minus(), other, keys=self.keys)
 
     def __add__(self, other: Stream) -> Stream:
@@ -235,19 +324,51 @@ class Stream:
         return self.negate()
 
     def delay(self) -> Stream:
-        """``z⁻¹``: the previous value of the stream; of a trace, the previous trace."""
+        """``z⁻¹``: the previous value of the stream; of a trace, the previous trace.
+
+        Examples
+        --------
+        >>> circuit = Circuit(backend="cpu")
+        >>> r = circuit.source("r")
+        >>> circuit.sink("out", r.delay())
+        >>> circuit.step({"r": [(1,)]})["out"].rows()
+        []
+        >>> circuit.step({"r": [(2,)]})["out"].rows()
+        [((1,), 1)]
+        """
         if self.sorting is None:
             return self._then(Delay(), keys=self.keys)
         return self._shared(("delay", self.node), lambda: self._then(DelayTrace(self.timed), like=self))
 
     def differentiate(self) -> Stream:
-        """``D``: the changes of the stream."""
+        """``D``: the changes of the stream.
+
+        Examples
+        --------
+        >>> circuit = Circuit(backend="cpu")
+        >>> r = circuit.source("r")
+        >>> circuit.sink("out", r.differentiate())
+        >>> circuit.step({"r": [(1,)]})["out"].rows()
+        [((1,), 1)]
+        >>> circuit.step({"r": [(1,), (2,)]})["out"].rows()
+        [((2,), 1)]
+        """
         return self - self.delay()
 
     def integrate(self) -> Stream:
         """``I``: the sum of the stream so far, as a Z-set.
 
         In a subcircuit, over one tick's iterations.
+
+        Examples
+        --------
+        >>> circuit = Circuit(backend="cpu")
+        >>> r = circuit.source("r")
+        >>> circuit.sink("out", r.integrate())
+        >>> circuit.step({"r": [(1,)]})["out"].rows()
+        [((1,), 1)]
+        >>> circuit.step({"r": [(2,)]})["out"].rows()
+        [((1,), 1), ((2,), 1)]
         """
         return self.trace(timed=False).consolidate()._typed(self.keys)
 
@@ -271,6 +392,16 @@ class Stream:
         timed
             Whether entries have times; by default in subcircuits, where changes are under nested time. There, a trace
             without times sums over the iterations of one tick.
+
+        Examples
+        --------
+        >>> circuit = Circuit(backend="cpu")
+        >>> r = circuit.source("r")
+        >>> circuit.sink("out", r.trace().consolidate())
+        >>> circuit.step({"r": [(1,)]})["out"].rows()
+        [((1,), 1)]
+        >>> circuit.step({"r": [(2,)]})["out"].rows()
+        [((1,), 1), ((2,), 1)]
         """
         sorting = Sorting(None if keys is None else _listed(keys), tuple(by))
         timed = self.scope.depth > 0 if timed is None else timed
@@ -280,7 +411,16 @@ class Stream:
         return made
 
     def consolidate(self) -> Stream:
-        """Return the rows of a trace as a Z-set."""
+        """Return the rows of a trace as a Z-set.
+
+        Examples
+        --------
+        >>> circuit = Circuit(backend="cpu")
+        >>> r = circuit.source("r")
+        >>> circuit.sink("out", r.trace().consolidate())
+        >>> circuit.step({"r": [(1,)]})["out"].rows()
+        [((1,), 1)]
+        """
         self._check_trace("consolidate")
         return self._then(Consolidate())
 
@@ -299,7 +439,16 @@ class Stream:
     # Distinct and aggregates
 
     def distinct(self) -> Stream:
-        """Return the rows of positive weight, each with weight 1."""
+        """Return the rows of positive weight, each with weight 1.
+
+        Examples
+        --------
+        >>> circuit = Circuit(backend="cpu")
+        >>> r = circuit.source("r")
+        >>> circuit.sink("out", r.distinct())
+        >>> circuit.step({"r": [((1,), 3), ((2,), -1)]})["out"].rows()
+        [((1,), 1)]
+        """
         return self._then(Distinct(), keys=self.keys)
 
     def incremental_distinct(self, trace: Stream | None = None) -> Stream:
@@ -310,6 +459,18 @@ class Stream:
         trace
             The trace of the changes: as it was before them, or, if it has times, including them and with all columns as
             keys. By default the trace of this stream.
+
+        Examples
+        --------
+        >>> circuit = Circuit(backend="cpu")
+        >>> r = circuit.source("r")
+        >>> circuit.sink("out", r.incremental_distinct())
+        >>> circuit.step({"r": [((1,), 2)]})["out"].rows()
+        [((1,), 1)]
+        >>> circuit.step({"r": [((1,), -1)]})["out"].rows()
+        []
+        >>> circuit.step({"r": [((1,), -1)]})["out"].rows()
+        [((1,), -1)]
         """
         if trace is None:
             trace = self.trace(None) if self.scope.depth else self.trace().delay()
@@ -322,11 +483,33 @@ class Stream:
         return self._then(NestedDistinct() if trace.timed and self.scope.depth else IncrementalDistinct(), trace)
 
     def aggregate(self, keys: Columns, aggregator: Aggregator) -> Stream:
-        """Return the aggregator's rows of every group of rows that agree in the key columns."""
+        """Return the aggregator's rows of every group of rows that agree in the key columns.
+
+        Examples
+        --------
+        >>> from gpu_wcoj.streams import Sum
+        >>> circuit = Circuit(backend="cpu")
+        >>> r = circuit.source("r")
+        >>> circuit.sink("out", r.aggregate([0], Sum(1)))
+        >>> circuit.step({"r": [(1, 2), (1, 3)]})["out"].rows()
+        [((1, 5), 1)]
+        """
         return self._then(Aggregate(_listed(keys), _checked(aggregator)), keys=len(_listed(keys)))
 
     def incremental_aggregate(self, keys: Columns, aggregator: Aggregator) -> Stream:
-        """Return the change of the aggregator's rows."""
+        """Return the change of the aggregator's rows.
+
+        Examples
+        --------
+        >>> from gpu_wcoj.streams import Sum
+        >>> circuit = Circuit(backend="cpu")
+        >>> r = circuit.source("r")
+        >>> circuit.sink("out", r.incremental_aggregate([0], Sum(1)))
+        >>> circuit.step({"r": [(1, 2), (1, 3)]})["out"].rows()
+        [((1, 5), 1)]
+        >>> circuit.step({"r": [((1, 3), -1)]})["out"].rows()
+        [((1, 2), 1), ((1, 5), -1)]
+        """
         listed, by = _listed(keys), _checked(aggregator).sorts_by
         if self.scope.depth:
             return self._then(NestedAggregate(listed, aggregator), self.trace(listed), keys=len(listed))
@@ -349,6 +532,14 @@ class Stream:
             keys of both streams from `index_with`.
         select
             Columns to keep.
+
+        Examples
+        --------
+        >>> circuit = Circuit(backend="cpu")
+        >>> r, s = circuit.source("r"), circuit.source("s")
+        >>> circuit.sink("out", r.join(s, on={1: 0}))
+        >>> circuit.step({"r": [(1, 2), (5, 6)], "s": [(2, 7)]})["out"].rows()
+        [((1, 2, 7), 1)]
         """
         shape = self._shape(other, on, select)
         if other.sorting is None:
@@ -361,31 +552,103 @@ class Stream:
         return self._then(JoinTrace(shape), other)
 
     def incremental_join(self, other: Stream, on: On | None = None, select: Sequence[str] | None = None) -> Stream:
-        """Return the change of a join from the changes of both sides; `on`, `select` as in `join`."""
+        """Return the change of a join from the changes of both sides; `on`, `select` as in `join`.
+
+        Examples
+        --------
+        >>> circuit = Circuit(backend="cpu")
+        >>> r, s = circuit.source("r"), circuit.source("s")
+        >>> circuit.sink("out", r.incremental_join(s, on={1: 0}))
+        >>> circuit.step({"r": [(1, 2)], "s": []})["out"].rows()
+        []
+        >>> circuit.step({"r": [], "s": [(2, 7)]})["out"].rows()
+        [((1, 2, 7), 1)]
+        """
         return _incremental_join(self, other, self._shape(other, on, select))
 
     def semijoin(self, other: Stream, on: On | None = None) -> Stream:
-        """Return the rows that have a match in the other stream."""
+        """Return the rows that have a match in the other stream.
+
+        Examples
+        --------
+        >>> circuit = Circuit(backend="cpu")
+        >>> r, s = circuit.source("r"), circuit.source("s")
+        >>> circuit.sink("out", r.semijoin(s, on={1: 0}))
+        >>> circuit.step({"r": [(1, 2), (5, 6)], "s": [(2, 7)]})["out"].rows()
+        [((1, 2), 1)]
+        """
         return self._then(Semijoin(self._shape(other, on)), other, keys=self.keys)
 
     def incremental_semijoin(self, other: Stream, on: On | None = None) -> Stream:
-        """Return the change of the rows that have a match."""
+        """Return the change of the rows that have a match.
+
+        Examples
+        --------
+        >>> circuit = Circuit(backend="cpu")
+        >>> r, s = circuit.source("r"), circuit.source("s")
+        >>> circuit.sink("out", r.incremental_semijoin(s, on={1: 0}))
+        >>> circuit.step({"r": [(1, 2)], "s": []})["out"].rows()
+        []
+        >>> circuit.step({"r": [], "s": [(2, 7)]})["out"].rows()
+        [((1, 2), 1)]
+        """
         return _incremental_semijoin(self, other, self._shape(other, on))
 
     def antijoin(self, other: Stream, on: On | None = None) -> Stream:
-        """Return the rows that have no match in the other stream."""
+        """Return the rows that have no match in the other stream.
+
+        Examples
+        --------
+        >>> circuit = Circuit(backend="cpu")
+        >>> r, s = circuit.source("r"), circuit.source("s")
+        >>> circuit.sink("out", r.antijoin(s, on={1: 0}))
+        >>> circuit.step({"r": [(1, 2), (5, 6)], "s": [(2, 7)]})["out"].rows()
+        [((5, 6), 1)]
+        """
         return self._then(Antijoin(self._shape(other, on)), other, keys=self.keys)
 
     def incremental_antijoin(self, other: Stream, on: On | None = None) -> Stream:
-        """Return the change of the rows that have no match."""
+        """Return the change of the rows that have no match.
+
+        Examples
+        --------
+        >>> circuit = Circuit(backend="cpu")
+        >>> r, s = circuit.source("r"), circuit.source("s")
+        >>> circuit.sink("out", r.incremental_antijoin(s, on={1: 0}))
+        >>> circuit.step({"r": [(1, 2)], "s": []})["out"].rows()
+        [((1, 2), 1)]
+        >>> circuit.step({"r": [], "s": [(2, 7)]})["out"].rows()
+        [((1, 2), -1)]
+        """
         return self - _incremental_semijoin(self, other, self._shape(other, on))
 
     def outer_join(self, other: Stream, on: On | None = None, keep: Side = "left") -> Stream:
-        """Return the join plus unmatched rows of one side or both, padded with nulls."""
+        """Return the join plus unmatched rows of one side or both, padded with nulls.
+
+        Examples
+        --------
+        >>> circuit = Circuit(backend="cpu")
+        >>> left, right = circuit.source("left"), circuit.source("right")
+        >>> circuit.sink("out", left.outer_join(right, on={1: 0}))
+        >>> circuit.step({"left": [(1, 2), (5, 6)], "right": [(2, 7)]})["out"].rows()
+        [((1, 2, 7), 1), ((5, 6, None), 1)]
+        """
         return _outer_join(self, other, self._shape(other, on), _side(keep), incremental=False)
 
     def incremental_outer_join(self, other: Stream, on: On | None = None, keep: Side = "left") -> Stream:
-        """Return the change of an outer join; `on` as in `join`, `keep` as in `outer_join`."""
+        """Return the change of an outer join; `on` as in `join`, `keep` as in `outer_join`.
+
+        Examples
+        --------
+        >>> circuit = Circuit(backend="cpu")
+        >>> left = circuit.source("left")
+        >>> right = circuit.source("right", schema={"b": "int64", "c": "int64"})
+        >>> circuit.sink("out", left.incremental_outer_join(right, on={1: "b"}))
+        >>> circuit.step({"left": [(1, 2)]})["out"].rows()
+        [((1, 2, None), 1)]
+        >>> circuit.step({"right": [(2, 7)]})["out"].rows()
+        [((1, 2, None), -1), ((1, 2, 7), 1)]
+        """
         return _outer_join(self, other, self._shape(other, on), _side(keep), incremental=True)
 
     def _shape(self, other: Stream, on: On | None, select: Sequence[str] | None = None) -> JoinShape:

@@ -11,7 +11,7 @@ import numpy as np
 from gpu_wcoj.circuit.aggregate import entries_below
 from gpu_wcoj.data.column import Column
 from gpu_wcoj.data.schema import DataType
-from gpu_wcoj.errors import NegativeWeightError, UsageError, WeightOverflowError
+from gpu_wcoj.errors import NegativeWeightError, UsageError, WeightOverflowError, counted
 from gpu_wcoj.join.prefixes import weights_of_rows
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.streams.device_context import NOTHING, Place, common_type, is_nothing
@@ -232,7 +232,7 @@ class Trace:
         return len(self.spine)
 
     def __repr__(self) -> str:
-        return f"Trace({len(self)} rows in {len(self.spine.batches)} batches)"
+        return f"Trace({counted(len(self), 'row')} in {len(self.spine.batches)} batches)"
 
     @property
     def names(self) -> tuple[str, ...]:

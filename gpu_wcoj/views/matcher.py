@@ -245,7 +245,15 @@ class Matcher(Subscribable):
         return Result(MatchRows(self._columns, results, self._lookup()), self._session)
 
     def matches(self) -> Result:
-        """Return all present matches."""
+        """Return all present matches.
+
+        Examples
+        --------
+        >>> pairs = Matcher("(a)-[]->(b); (b)-[]->(a)", edges={"src": [1], "dst": [2]}, columns=["a.id", "b.id"])
+        >>> change = pairs.apply(edges={"src": [2], "dst": [1]})
+        >>> pairs.matches().rows()
+        [(1, 2), (2, 1)]
+        """
         return Result(self._turns.run("reading the matches", self._matches), self._session)
 
     def _matches(self) -> MatchRows:
@@ -253,7 +261,15 @@ class Matcher(Subscribable):
         return MatchRows(self._columns, results, self._lookup())
 
     def count(self, name: str | None = None) -> int:
-        """Return the number of matches, without listing them, or of the rows of the relation `name`."""
+        """Return the number of matches, without listing them, or of the rows of the relation `name`.
+
+        Examples
+        --------
+        >>> pairs = Matcher("(a)-[]->(b); (b)-[]->(a)", edges={"src": [1], "dst": [2]}, columns=["a.id", "b.id"])
+        >>> change = pairs.apply(edges={"src": [2], "dst": [1]})
+        >>> pairs.count(), pairs.count("edges")
+        (2, 2)
+        """
         if name is not None:
             return self.program.count(name)
         parts = self.compiled.parts
@@ -285,6 +301,14 @@ class Matcher(Subscribable):
         ------
         GpuWcojError
             If the change is invalid, for example if it deletes a missing row. The state is as before then.
+
+        Examples
+        --------
+        >>> pairs = Matcher("(a)-[]->(b); (b)-[]->(a)", edges={"src": [1], "dst": [2]}, columns=["a.id", "b.id"])
+        >>> pairs.apply(edges={"src": [2], "dst": [1]}).rows()
+        [((1, 2), 1), ((2, 1), 1)]
+        >>> pairs.apply(edges={"src": [1], "dst": [2], "weight": [-1]}).rows()
+        [((1, 2), -1), ((2, 1), -1)]
         """
         for name in more:
             raise UsageError.unknown_name("table of a motif", name, ("vertices", "edges"))
@@ -349,7 +373,15 @@ class Matcher(Subscribable):
         return self.apply(changes)
 
     def snapshot(self, name: str | None = None) -> Result:
-        """Return all present matches, as `matches` does, or the relation `name`, as a table."""
+        """Return all present matches, as `matches` does, or the relation `name`, as a table.
+
+        Examples
+        --------
+        >>> pairs = Matcher("(a)-[]->(b); (b)-[]->(a)", edges={"src": [1], "dst": [2]}, columns=["a.id", "b.id"])
+        >>> change = pairs.apply(edges={"src": [2], "dst": [1]})
+        >>> pairs.snapshot().rows()
+        [(1, 2), (2, 1)]
+        """
         return self.matches() if name is None else Result(self.program.relation(name))
 
     def checkpoint(self, path: str | PathLike[str]) -> None:
@@ -363,6 +395,16 @@ class Matcher(Subscribable):
             If a stored column is nested.
         UsageError
             If ids are of a type that JSON does not have.
+
+        Examples
+        --------
+        >>> pairs = Matcher("(a)-[]->(b); (b)-[]->(a)", edges={"src": [1], "dst": [2]}, columns=["a.id", "b.id"])
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder:
+        ...     pairs.checkpoint(folder)
+        ...     again = Matcher.restore(folder)
+        >>> again.apply(edges={"src": [2], "dst": [1]}).rows()
+        [((1, 2), 1), ((2, 1), 1)]
         """
 
         def store() -> None:
@@ -429,7 +471,15 @@ class Matcher(Subscribable):
         return isinstance(self._turns, ClosedLock)
 
     def close(self) -> None:
-        """Drop the matches and the subscriptions, and free their memory; it may be closed twice."""
+        """Drop the matches and the subscriptions, and free their memory; it may be closed twice.
+
+        Examples
+        --------
+        >>> pairs = Matcher("(a)-[]->(b); (b)-[]->(a)", edges={"src": [1], "dst": [2]}, columns=["a.id", "b.id"])
+        >>> pairs.close()
+        >>> pairs.is_closed
+        True
+        """
         self._turns = ClosedLock(self._turns.what, "Make another one.")
         self._program.close()
         self.listeners.clear()

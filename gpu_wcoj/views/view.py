@@ -359,6 +359,13 @@ class Connection(NotCopied, SeveralAnswers):
             the connection keeps sets.
         GpuWcojError
             Also every error of `gpu_wcoj.view`; the other views are as before.
+
+        Examples
+        --------
+        >>> connection = connect(orders={"who": ["x", "y"], "n": [1, 2]})
+        >>> large = connection.view("SELECT who FROM orders WHERE n > 1", name="large")
+        >>> connection.view("SELECT count(*) AS n FROM large", name="n_large").snapshot().rows()
+        [(1,)]
         """
         spoken = language if language is not None or not isinstance(text, str) else language_of(text)
         merged = merge_relations(relations, more, reads_files=spoken != "motif")
@@ -499,6 +506,14 @@ class Connection(NotCopied, SeveralAnswers):
         ------
         UsageError
             If there is no such view, or another one reads it.
+
+        Examples
+        --------
+        >>> connection = connect(edge=[(1, 2), (2, 3)])
+        >>> hops = connection.view("hop(a, c) :- edge(a, b), edge(b, c).")
+        >>> connection.drop("hop")
+        >>> hops.is_closed, connection.relations
+        (True, ['edge'])
         """
 
         def drop() -> None:
@@ -534,6 +549,13 @@ class Connection(NotCopied, SeveralAnswers):
         ------
         GpuWcojError
             As `Program.step`; all views are as before.
+
+        Examples
+        --------
+        >>> connection = connect(edge=[(1, 2)])
+        >>> hops = connection.view("hop(a, c) :- edge(a, b), edge(b, c).")
+        >>> connection.apply(edge=[(2, 3)])["hop"].rows()
+        [((1, 3), 1)]
         """
         ignores_case = any(view.ignores_case for view in self._views.values())
         return self.run_tick(merge_relations(changes, more), ignores_case)
@@ -592,6 +614,16 @@ class Connection(NotCopied, SeveralAnswers):
         """Store the relations and all views in a folder for `restore`; see `Program.checkpoint`.
 
         After a view was added or dropped, name an empty folder.
+
+        Examples
+        --------
+        >>> from tempfile import TemporaryDirectory
+        >>> connection = connect(edge=[(1, 2), (2, 3)])
+        >>> hops = connection.view("hop(a, c) :- edge(a, b), edge(b, c).")
+        >>> with TemporaryDirectory() as folder:
+        ...     connection.checkpoint(folder)
+        ...     list(Connection.restore(folder).views)
+        ['hop']
         """
 
         def store() -> None:
@@ -653,7 +685,15 @@ class Connection(NotCopied, SeveralAnswers):
         return connection
 
     def close(self) -> None:
-        """Close all views and free their memory; it may be closed twice."""
+        """Close all views and free their memory; it may be closed twice.
+
+        Examples
+        --------
+        >>> connection = connect(edge=[(1, 2)])
+        >>> connection.close()
+        >>> connection
+        Connection, closed
+        """
 
         def close() -> None:
             for view in self._views.values():
@@ -780,6 +820,13 @@ class _ProgramView(Subscribable):
         ------
         UsageError
             If another view of the connection reads it.
+
+        Examples
+        --------
+        >>> hops = view("hop(a, c) :- edge(a, b), edge(b, c).", edge=[(1, 2), (2, 3)])
+        >>> hops.close()
+        >>> hops.is_closed
+        True
         """
         if self._connection is not None:
             self._connection.drop(self.name)
@@ -810,6 +857,16 @@ class _ProgramView(Subscribable):
         ------
         CheckpointError, CheckpointWriteError
             As `Program.checkpoint`.
+
+        Examples
+        --------
+        >>> hops = view("hop(a, c) :- edge(a, b), edge(b, c).", edge=[(1, 2), (2, 3)])
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder:
+        ...     hops.checkpoint(folder)
+        ...     again = View.restore(folder)
+        >>> again.apply(edge=[(3, 4)]).rows()
+        [((2, 4), 1)]
         """
         self.connection.checkpoint(path)
 
@@ -821,6 +878,15 @@ class _ProgramView(Subscribable):
         ------
         CheckpointError
             If there is no checkpoint, or it holds several views, or another kind of view.
+
+        Examples
+        --------
+        >>> from tempfile import TemporaryDirectory
+        >>> hops = view("hop(a, c) :- edge(a, b), edge(b, c).", edge=[(1, 2), (2, 3)])
+        >>> with TemporaryDirectory() as folder:
+        ...     hops.checkpoint(folder)
+        ...     View.restore(folder, threads=1).rows()
+        [(1, 3)]
         """
         connection = Connection.restore(path, **options)
         views = [*connection.views.values()]
@@ -834,7 +900,17 @@ class _ProgramView(Subscribable):
 
 @entry_point
 class View(_ProgramView):
-    """The answer of a query that is kept up to date; made by `view`."""
+    """The answer of a query that is kept up to date; made by `view`.
+
+    Examples
+    --------
+    >>> hops = view("hop(a, c) :- edge(a, b), edge(b, c).", edge=[(1, 2), (2, 3)])
+    >>> hops.apply(edge=[(3, 4)]).rows()
+    [((2, 4), 1)]
+    >>> hops.snapshot().rows(), hops.count()
+    ([(1, 3), (2, 4)], 2)
+    >>> hops.close()
+    """
 
     def apply(self, changes: Mapping[str, Any] | None = None, /, **more: Any) -> ZSet | MatchChange:
         """Apply one tick's changes of relations and return the change of the answer, with weights.
@@ -873,6 +949,12 @@ class View(_ProgramView):
         ------
         UnknownRelationError
             If there is no such relation.
+
+        Examples
+        --------
+        >>> hops = view("hop(a, c) :- edge(a, b), edge(b, c).", edge=[(1, 2), (2, 3)])
+        >>> hops.snapshot().rows(), hops.snapshot("edge").rows()
+        ([(1, 3)], [(1, 2), (2, 3)])
         """
         name = self.name if name is None else self.connection.relation_name(name, self.ignores_case)
         return Result(self.program.relation(name))
@@ -881,6 +963,12 @@ class View(_ProgramView):
         """Return the number of rows of `snapshot`.
 
         Rows are not enumerated if the count can be computed otherwise.
+
+        Examples
+        --------
+        >>> hops = view("hop(a, c) :- edge(a, b), edge(b, c).", edge=[(1, 2), (2, 3)])
+        >>> hops.count(), hops.count("edge")
+        (1, 2)
         """
         name = self.name if name is None else self.connection.relation_name(name, self.ignores_case)
         return self.program.count(name)
@@ -942,7 +1030,15 @@ class MultiView(_ProgramView, SeveralAnswers):
     """
 
     def apply(self, changes: Mapping[str, Any] | None = None, /, **more: Any) -> dict[str, ZSet]:
-        """Apply one tick's changes; return the change of each output. See `View.apply`."""
+        """Apply one tick's changes; return the change of each output. See `View.apply`.
+
+        Examples
+        --------
+        >>> text = "out(a) :- edge(a, b). into(b) :- edge(a, b)."
+        >>> ends = view(text, edge=[(1, 2)], outputs=["out", "into"])
+        >>> {name: change.rows() for name, change in ends.apply(edge=[(1, 3)]).items()}
+        {'out': [], 'into': [((3,), 1)]}
+        """
         return self.change_among(self.connection.run_tick(merge_relations(changes, more), self.ignores_case))
 
     def change_among(self, answers: Mapping[str, ZSet]) -> dict[str, ZSet]:

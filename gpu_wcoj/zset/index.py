@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from gpu_wcoj.backend import Backend, select_backend
-from gpu_wcoj.errors import UsageError
+from gpu_wcoj.errors import UsageError, counted
 from gpu_wcoj.kernels.protocol import CodeArray, Int64Array, Level, MergeInParts, Trie
 from gpu_wcoj.zset.arrays import numbers, positions, stacked
 
@@ -134,7 +134,7 @@ class IndexedZSet:
         return self.n_rows
 
     def __repr__(self) -> str:
-        return f"IndexedZSet({len(self)} rows, {self.depth} levels)"
+        return f"IndexedZSet({counted(len(self), 'row')}, {counted(self.depth, 'level')})"
 
     @property
     def depth(self) -> int:

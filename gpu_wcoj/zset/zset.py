@@ -26,6 +26,7 @@ from gpu_wcoj.errors import (
     UsageError,
     WeightError,
     WeightOverflowError,
+    counted,
     entry_point,
 )
 from gpu_wcoj.zset.arrays import numbers, positions
@@ -190,9 +191,7 @@ def _weighted(names: tuple[str, ...], columns: list[Column], weight: str | None,
         position = names.index(weight)
         weight_column = columns[position]
         if weight_column.type.family != "integer" or weight_column.stored_valid is not None:
-            what = (
-                "nulls" if weight_column.stored_valid is not None else f"a column of type '{weight_column.type.name}'"
-            )
+            what = "nulls" if weight_column.stored_valid is not None else f"a column of type '{weight_column.type}'"
             raise WeightError(f"the weights (column '{weight}') must be integers from -2^63 to 2^63-1, not {what}.")
         names, columns, signed = (
             names[:position] + names[position + 1 :],
@@ -408,7 +407,7 @@ def laid_out(columns: list[TextColumn], weights: TextColumn | None, is_cut: bool
 
 def _title(zset: ZSet) -> str:
     rows, columns = len(zset), len(zset.columns)
-    return f"ZSet: {rows:,} row{'s' * (rows != 1)}, {columns} column{'s' * (columns != 1)}"
+    return f"ZSet: {counted(rows, 'row')}, {counted(columns, 'column')}"
 
 
 def _shown_columns(zset: ZSet) -> list[TextColumn]:
@@ -1546,7 +1545,7 @@ def natural(column: Column, backend: Backend, what: str) -> Any:
         raise UnsupportedTypeError(f"{what} has nulls, which device arrays do not support.\n  Use to_cudf or to_arrow.")
     if column.type.has_dictionary or family in ("decimal", "enum"):
         raise UnsupportedTypeError(
-            f"{what} is of type '{column.type.name}', which device arrays do not support.\n  Use to_cudf or to_arrow."
+            f"{what} is of type '{column.type}', which device arrays do not support.\n  Use to_cudf or to_arrow."
         )
     codes = backend.asarray(column.stored)
     codes = codes.copy() if codes is column.stored else codes

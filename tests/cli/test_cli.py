@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import sys
 from importlib import metadata
@@ -198,7 +199,7 @@ def test_the_table(capfd: pytest.CaptureFixture[str], tmp_path: Path):
     assert re.search(r"relation +│ inserted │ deleted │ total", printed.out)
     assert re.search(r"triangle +│ +2 │ +2 │ +0 ", printed.out)
     assert "4 ticks in " in printed.out
-    assert "1 rows of 'edge' changed nothing" in printed.out
+    assert "1 row of 'edge' changed nothing" in printed.out
 
 
 def test_explain(capfd: pytest.CaptureFixture[str]):
@@ -243,6 +244,20 @@ def test_help_and_version(capfd: pytest.CaptureFixture[str]):
     for option in ("-e", "-c", "--input", "--changes", "--tick-rows", "--count", "--output", "--backend", "--threads",
                    "--bag", "--json"):  # fmt: skip
         assert option in printed
+    for words in ("RELATION=PATH?option=value&...", "--input e=edges.csv", "format=parquet|arrow|json|csv|tsv|text",
+                  "'edge.csv'", '.input edge(filename="edge.csv", delimiter=",")'):  # fmt: skip
+        assert " ".join(words.split()) in " ".join(printed.split())
+
+
+@pytest.mark.parametrize("command", [("run",), ("warm",), ("spark", "run"), ("bench",), ("repl",)])
+def test_paragraphs_of_help_are_filled(capfd, command):
+    """A line ends where the terminal does, or a paragraph."""
+    assert main([*command, "--help"]) == 0
+    above = capfd.readouterr().out.partition("╭")[0]
+    for paragraph in above.strip().split("\n\n"):
+        lines = paragraph.split("\n")
+        for line, after in itertools.pairwise(lines):
+            assert len(line.rstrip()) + 1 + len(after.split()[0]) > 80, paragraph
 
 
 def test_doctor_says_what_is_installed_and_how_to_get_the_rest(capsys, monkeypatch):

@@ -245,6 +245,15 @@ def test_sql_reads_files_by_name(place, capfd):
     assert "edges.csv" in capfd.readouterr().out
 
 
+def test_sql_reads_folders_and_patterns_by_name(place, capfd):
+    for name, row in (("1.csv", "1,2"), ("2.csv", "3,4")):
+        (place / "parts").mkdir(exist_ok=True)
+        (place / "parts" / name).write_text(f"a,b\n{row}\n")
+    for name in ("parts/*.csv", "parts/"):
+        assert main(["run", "-e", f"SELECT * FROM '{name}'", "--format", "csv"]) == 0
+        assert capfd.readouterr().out == "a,b\n1,2\n3,4\n"
+
+
 def test_files_are_converted_and_changes_read_again(place, capfd):
     for target in ("x.parquet", "x.csv", "x.tsv", "x.csv.gz", "x.facts"):
         assert main(["convert", "edges.csv", target]) == 0

@@ -79,7 +79,7 @@ def test_an_overwrite_by_the_column():
 
 
 REFUSED = {
-    "lengths": ({"entity": [1, 2], "attribute": ":to", "value": [1]}, ArityError, "got 2 entities and 1 values"),
+    "lengths": ({"entity": [1, 2], "attribute": ":to", "value": [1]}, ArityError, "got 2 entities and 1 value"),
     "attributes": (
         {"entity": [1, 2], "attribute": [":to"], "value": [1, 2]},
         ArityError,

@@ -51,6 +51,13 @@ def test_a_database_without_datoms(tmp_path):
         again.transact([[":db/add", 1, ":b", 1]])
 
 
+def test_a_database_without_attributes(tmp_path):
+    Database().checkpoint(tmp_path)
+    again = Database.restore(tmp_path)
+    assert (len(again), again.attributes) == (0, {})
+    assert again.transact([[":db/add", 1, ":a", 1]]).rows() == [((1, ":a", 1), 1)]
+
+
 def test_the_last_version_is_the_one_that_is_kept(tmp_path):
     db = Database()
     for number in range(3):

@@ -386,7 +386,7 @@ def test_bombs_are_refused(tmp_path: Path):
     zeros = np.zeros(3_000_000, np.int64)
     write_columns({"a": zeros, "b": zeros}, tmp_path / "rows.parquet")
     assert (tmp_path / "rows.parquet").stat().st_size < 1_000_000
-    with pytest.raises(MemoryBudgetError, match="3000000 rows of 2 columns, which takes 48.0 MB"):
+    with pytest.raises(MemoryBudgetError, match="3,000,000 rows of 2 columns, which takes 48.0 MB"):
         read(tmp_path / "rows.parquet", budget=budget)
     long = pa.array(["x" * 1_000_000]).take(pa.array([0] * 100))
     pq.write_table(pa.table({"a": long}), tmp_path / "long.parquet")

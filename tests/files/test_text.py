@@ -129,7 +129,7 @@ def test_text_in_several_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         InputFileError, match="line 101: 'x' is not an integer of 64 bits, as the column's values before"
     ):
         read_text(path, good + "1 x\n")
-    with pytest.raises(InputFileError, match="line 101: 1 fields"):
+    with pytest.raises(InputFileError, match="line 101: 1 field"):
         read_text(path, good + "1\n")
     monkeypatch.setattr(formats, "LINE_BYTES", 100)
     with pytest.raises(InputFileError, match="line 101: longer than"):

@@ -119,5 +119,5 @@ def test_columns_with_types_of_a_declaration_are_read():
 def test_names_are_checked_all_the_same():
     with pytest.raises(ColumnError, match="relation 'r' has no column 'kk'"):
         gw.query(".decl r(k, odd) h(k) :- r(k, _).", r={"kk": [1], "odd": [object()]})
-    with pytest.raises(SchemaError, match="column 'k' has 1 values and column 'odd' has 2"):
+    with pytest.raises(SchemaError, match="column 'k' has 1 value and column 'odd' has 2"):
         gw.query("SELECT k FROM r", r={"k": [1], "odd": [object(), 1]})

@@ -244,6 +244,36 @@ class TestDialects:
             gw.query("SELECT random(), a FROM t", t={"a": [1], "A": [2]}, dialect="postgres")
 
 
+@pytest.mark.parametrize("text", ["\ufeffSELECT src FROM e", "\ufeffSELECT src, random() < 1 AS b FROM e"])
+def test_a_byte_order_mark_is_not_a_part_of_the_text(text):
+    assert gw.query(text, e=EDGE).columns[0] == "src"
+    with pytest.raises(ColumnError, match=r"\(line 1, column 8\)\n  SELECT zz FROM e\n         ~~\n"):
+        gw.view("\ufeffSELECT zz FROM e", e=EDGE)
+
+
+class TestFieldsOfStructs:
+    def test_they_are_written_with_points(self):
+        table = pa.table({"k": [1, 2], "s": [{"a": 5, "n": {"b": "x"}}, None]})
+        for text, expected in [
+            ("SELECT s.a FROM t", [(5,), (None,)]),
+            ("SELECT t.s.a + 1 FROM t", [(6,), (None,)]),
+            ("SELECT k, s.n.b FROM t WHERE s.a = 5", [(1, "x")]),
+            ("SELECT x.k FROM t x JOIN t y ON x.s.a = y.s.a", [(1,)]),
+        ]:
+            assert gw.query(text, t=table).rows() == expected
+
+    def test_a_view_has_them_in_brackets(self):
+        table = pa.table({"s": [{"a": 5}]})
+        view = gw.view("SELECT s['a'] AS a, t.s['a'] AS b FROM t", t=table)
+        view.apply(t=pa.table({"s": [{"a": 6}]}))
+        assert view.snapshot().rows() == [(5, 5), (6, 6)]
+
+    def test_a_name_that_is_no_column_is_a_relation(self):
+        with pytest.raises(UnknownRelationError, match="unknown relation 'z'") as caught:
+            gw.view("SELECT z.a FROM t", t={"a": [1]})
+        assert "schema" not in str(caught.value)
+
+
 class TestLimits:
     def test_rows(self):
         text = "SELECT src, rank() OVER (ORDER BY src) FROM e"

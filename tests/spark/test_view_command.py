@@ -67,7 +67,7 @@ def test_in_this_session_with_a_table_order_and_csv(spark, tmp_path, capsys):
     ]  # fmt: skip
     assert main(arguments) == 0
     assert re.fullmatch(
-        r"batch -1: 0 changes.*; p 0\nbatch 0: 3 changes in .* s; p 1\np: 1 rows\n",
+        r"batch -1: 0 changes.*; p 0\nbatch 0: 3 changes in .* s; p 1\np: 1 row\n",
         capsys.readouterr().out.replace("batch -1: 1 changes", "batch -1: 0 changes"),
     )
 
@@ -140,7 +140,7 @@ def test_a_table_and_a_folder_of_one_relation(spark, tmp_path, capsys):
     )  # fmt: skip
     printed = capsys.readouterr()
     assert status == 0, printed.err
-    assert re.fullmatch(r"batch -1: .*; p 1\nbatch 0: 2 changes in .* s; p 1\np: 1 rows\n", printed.out)
+    assert re.fullmatch(r"batch -1: .*; p 1\nbatch 0: 2 changes in .* s; p 1\np: 1 row\n", printed.out)
     assert gws.View.restore(tmp_path / "checkpoint").relation("p").rows() == [((2, 4), 1)]
 
 

@@ -136,7 +136,7 @@ def test_empty(backend, depth):
     empty = IndexedZSet.empty(depth, backend)
     assert len(empty) == 0
     assert empty.depth == depth
-    assert repr(empty) == f"IndexedZSet(0 rows, {depth} levels)"
+    assert repr(empty) == f"IndexedZSet(0 rows, {depth} level{'s' * (depth > 1)})"
     assert [len(column) for column in empty.columns()] == [0] * depth
     assert empty.locate([np.array([1, 2])] * depth).tolist() == [-1, -1]
     owner, remaining, weights = empty.get_by_prefix([np.array([1])])

@@ -149,7 +149,7 @@ def test_names_differ_and_fit():
 
 
 def test_rows_are_checked():
-    with pytest.raises(ArityError, match=r"row 1 is \(1,\), 1 values; row 0 has 2"):
+    with pytest.raises(ArityError, match=r"row 1, has another length than row 0: got 1 value, \(1,\), expected 2"):
         ZSet.from_rows([(1, 2), (1,)])
     with pytest.raises(ArityError, match=r"row 0 is not a row with a weight: got \(\(1, 2\), 1, 5\), expected a pair"):
         ZSet.from_rows([((1, 2), 1, 5)])

@@ -433,7 +433,7 @@ class Loop:
             if budget is not None:
                 budget.check_time()
             if n_iterations > self.execution.iterations:
-                raise IterationLimitError(f"the recursion {self.cycle}", self.execution.iterations)
+                raise IterationLimitError(f"the recursion ({self.cycle})", self.execution.iterations)
         if isinstance(run, SemiNaiveRun):
             self._last_cost = run.cost, run.n_rows
         return run.result()

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from gpu_wcoj.data.rows import as_python
-from gpu_wcoj.errors import UsageError, nearest
+from gpu_wcoj.errors import UsageError, counted, nearest
 from gpu_wcoj.query.edn.ast import (
     AGGREGATES,
     ARGUMENTS,
@@ -458,7 +458,7 @@ def bind(reader: ClauseReader, text: Text, binding: Form, value: Form, is_data: 
         for element in _elements(text, binding, value, "a relation, a collection of tuples"):
             rows.append(tuple(_elements(text, binding, element, "a relation, a collection of tuples", ordered=True)))
             if len(rows[-1]) != len(columns):
-                what = f"'{items[0]}' binds {len(columns)} values, but '{element}' has {len(rows[-1])}"
+                what = f"'{items[0]}' binds {counted(len(columns), 'value')}, but '{element}' has {len(rows[-1])}"
                 raise text.error(what, binding.span)
         if not columns:
             raise text.error("this binding is empty", binding.span)
@@ -466,7 +466,9 @@ def bind(reader: ClauseReader, text: Text, binding: Form, value: Form, is_data: 
         return
     values = _elements(text, binding, value, "a tuple", ordered=True)
     if len(values) < len(items):
-        raise text.error(f"'{binding}' binds {len(items)} values, but '{value}' has {len(values)}", binding.span)
+        raise text.error(
+            f"'{binding}' binds {counted(len(items), 'value')}, but '{value}' has {len(values)}", binding.span
+        )
     for item, element in zip(items, values, strict=False):
         if item.kind == "vector":
             raise text.unsupported("bindings within tuples are not supported; bind variables", item.span)
@@ -798,7 +800,7 @@ class _QueryParser:
         seen: set[str] = set()
         names = [str(form) for form in forms if not (form.is_source and source_of(self.sources, form.value))]
         if len(names) != len(waiting):
-            takes = f"{len(names)} arguments ({', '.join(names)})" if names else "no arguments"
+            takes = f"{counted(len(names), 'argument')} ({', '.join(names)})" if names else "no arguments"
             first = forms[0].span if forms else self.form.span
             missing = next((name[1:] for name in names if name.startswith("$")), "")
             raise self.text.error(f"':in' takes {takes}: got {len(waiting)}", first, missing=missing)

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
-from gpu_wcoj.errors import TypeMismatchError, UnknownAttributeError, nearest
+from gpu_wcoj.errors import TypeMismatchError, UnknownAttributeError, counted, nearest
 from gpu_wcoj.query.edn.ast import (
     OPAQUE,
     PARITY,
@@ -526,7 +526,7 @@ class _SourceResolver:
         if clause.name in self.rules:
             rule = self.rules[clause.name]
             if len(clause.terms) != len(rule.required):
-                what = f"the rule '{clause.name}' takes {len(rule.required)} terms: got {len(clause.terms)}"
+                what = f"the rule '{clause.name}' takes {counted(len(rule.required), 'term')}: got {len(clause.terms)}"
                 raise text.error(what, clause.span)
             key = clause.name if source == DEFAULT else f"{clause.name}@{source}"
             if key not in self.seen:
@@ -558,7 +558,7 @@ class _SourceResolver:
         if isinstance(source, Relation):
             arity = len(source.columns)
             if arity and len(terms) > arity:
-                what = f"'{name}' has {arity} column{'s' if arity > 1 else ''}: got {len(terms)} terms"
+                what = f"'{name}' has {counted(arity, 'column')}: got {counted(len(terms), 'term')}"
                 raise text.error(what, clause.span)
             terms += [Blank()] * (arity - len(terms))
             for term in terms:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from gpu_wcoj.arrow import sql_expressions
 from gpu_wcoj.arrow.constants import is_value
 from gpu_wcoj.data.schema import INT64, INTERVAL, MAX_DIGITS, UUID, DataType
+from gpu_wcoj.errors import counted
 from gpu_wcoj.query.constant_folding import is_spelled
 from gpu_wcoj.query.ir import CHECKED, NULL, TRUE, Call, Constant, Expression, Variable
 from gpu_wcoj.query.sql.scope import DATE, Branch, RuleWriter, Values, as_text, is_date, literal
@@ -381,7 +382,7 @@ class Coercion(RuleWriter):
         """Return a call of a Python function: within CASE, it is null where an argument is null."""
         check_parts(node, self.place, "this", "expressions")
         if len(node.expressions) != len(function.parameters):
-            what = f"'{node.name}' is {function.signature}: got {len(node.expressions)} arguments"
+            what = f"'{node.name}' is {function.signature}: got {counted(len(node.expressions), 'argument')}"
             raise self.place.wrong(what, node)
 
         def made(values: Sequence[Expression]) -> Expression:

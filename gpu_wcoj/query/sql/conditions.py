@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from gpu_wcoj.errors import counted
 from gpu_wcoj.query.constant_folding import equality_key, fold_constants, negated, simplified_call
 from gpu_wcoj.query.ir import (
     COMPARING,
@@ -1157,7 +1158,9 @@ class Conditions(DuckDBCalls):
         for where, operands in self.each(columns, scope, branch):
             rows = self.select_within(query, scope, where)
             if any(len(row) != len(operands) for _, row in rows):
-                raise self.place.wrong(f"{len(operands)} columns are compared with a query of {len(rows[0][1])}", node)
+                raise self.place.wrong(
+                    f"a row of {counted(len(operands), 'column')} is compared with a query of {len(rows[0][1])}", node
+                )
             if op == "=":
                 equal = [
                     match

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gpu_wcoj.arrow import sql_expressions
 from gpu_wcoj.data.schema import DataType
-from gpu_wcoj.errors import GpuWcojError
+from gpu_wcoj.errors import GpuWcojError, counted
 from gpu_wcoj.query.ir import NULL, Atom, Expression
 from gpu_wcoj.query.sql.conditions import TRUE_VALUE
 from gpu_wcoj.query.sql.expressions import Expressions
@@ -339,7 +339,9 @@ class FromClause(Expressions):
             name = alias.name or name
             aliases = [identifier.name for identifier in alias.args.get("columns") or ()]
             if len(aliases) > len(columns):
-                raise self.place.wrong(f"there are {len(aliases)} names for {len(columns)} columns", alias)
+                raise self.place.wrong(
+                    f"got {counted(len(aliases), 'name')} for {counted(len(columns), 'column')}", alias
+                )
             columns = (*aliases, *columns[len(aliases) :])
         branch, values = self.read(derived)
         numbers = self.numbered(len(values))

@@ -96,7 +96,9 @@ class Scope:
         """
         for part in ("db", "catalog", "join_mark"):
             if node.args.get(part):
-                raise place.refused("names of more than relation and column are not supported", node)
+                owner = node.args.get("db") and self.source(node.args["db"], place)
+                remedy = f"Write the field as {node.db}.{node.table}['{node.name}']." if owner else ""
+                raise place.refused("names of more than relation and column are not supported", node, remedy)
         scope: Scope | None = self
         refused = ""
         while scope is not None:
@@ -158,7 +160,10 @@ class Scope:
         name = node.this.this
         if node.args.get("table"):
             table = node.args["table"]
-            return place.unknown(table, [source.name for source in sources], "relations in reach")
+            if place.names.matching(table.this, bool(table.args.get("quoted")), columns):
+                remedy = f"Write {table.name}['{name}']."
+                return place.refused(f"the field '{name}' of the column '{table.name}' is not supported", node, remedy)
+            return place.unknown(table, [source.name for source in sources], UnknownRelationError.IN_REACH)
         if place.names.matching(name, bool(node.this.args.get("quoted")), [source.name for source in sources]):
             return place.refused(f"the relation '{name}' as a value is not supported", node, "Name its columns.")
         error: ColumnError

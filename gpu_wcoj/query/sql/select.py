@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from gpu_wcoj.arrow import sql_expressions
-from gpu_wcoj.errors import ColumnError, GpuWcojError, UnknownRelationError, UnsupportedError
+from gpu_wcoj.errors import ColumnError, GpuWcojError, UnknownRelationError, UnsupportedError, counted
 from gpu_wcoj.query.ir import (
     NULL,
     Atom,
@@ -416,7 +416,8 @@ class Queries(FromClause):
             return derived
         if len(names) != len(derived.columns):
             raise self.place.wrong(
-                f"there are {len(names)} names for {len(derived.columns)} columns", node.args.get("alias") or node
+                f"got {counted(len(names), 'name')} for {counted(len(derived.columns), 'column')}",
+                node.args.get("alias") or node,
             )
         return replace(derived, columns=self.place.names.unique(names))
 
@@ -745,7 +746,7 @@ class Queries(FromClause):
             if isinstance(key_node, exp.Literal) and not key_node.is_string:
                 position = int(key_node.this) if str(key_node.this).isdecimal() else 0
                 if not 1 <= position <= len(items):
-                    raise place.wrong(f"GROUP BY {key_node.this}: there are {len(items)} columns", key_node)
+                    raise place.wrong(f"GROUP BY {key_node.this}: got {counted(len(items), 'column')}", key_node)
                 key_node = items[position - 1][0]
             elif (
                 isinstance(key_node, exp.Column)
@@ -984,7 +985,7 @@ class Queries(FromClause):
                 source = scope.source(item.args["table"], place)
                 if source is None:
                     raise place.unknown(
-                        item.args["table"], [source.name for source in scope.sources], "relations in reach"
+                        item.args["table"], [source.name for source in scope.sources], UnknownRelationError.IN_REACH
                     )
                 columns = source.columns
             elif not columns:
@@ -1293,7 +1294,8 @@ class Queries(FromClause):
     def _check_columns(self, node: Node, left: Derived, right: Derived, part: Node) -> None:
         if len(left.columns) != len(right.columns):
             raise self.place.wrong(
-                f"{describe_node(node)} of {len(left.columns)} and {len(right.columns)} columns; write the same number",
+                f"{describe_node(node)} of {len(left.columns)} and {counted(len(right.columns), 'column')};"
+                " write the same number",
                 part,
             )
 
@@ -1451,7 +1453,8 @@ class Queries(FromClause):
     def _write_part(self, head: str, relation: Derived, derived: Derived, node: Node) -> None:
         if len(derived.columns) != len(relation.columns):
             raise self.place.wrong(
-                f"this part has {len(derived.columns)} columns, and the first one {len(relation.columns)}", node
+                f"this part has {counted(len(derived.columns), 'column')}, and the first one {len(relation.columns)}",
+                node,
             )
         for branch, values in self._rows_of(derived):
             self.write(head, branch, values, relation.columns)

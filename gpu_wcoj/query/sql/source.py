@@ -177,7 +177,7 @@ class Place:
     """
 
     def __init__(self, text: str, source: str, dialect: str = "duckdb") -> None:
-        self.text = text
+        self.text = text.removeprefix(_BOM)
         self.source = source
         self.names = Names(dialect)
         self.of_dialect: UnsupportedError | None = None
@@ -310,6 +310,8 @@ class Place:
         return error
 
 
+_BOM = "\ufeff"
+"""A byte order mark, with which editors on Windows begin files."""
 NESTING = 100
 """Deepest nesting of expressions and queries, in levels."""
 OPEN_JOINS = 8
@@ -335,6 +337,7 @@ def statements(text: str, dialect: str, place: Place, functions: Collection[str]
     BackendUnavailableError
         If sqlglot is not installed.
     """
+    text = text.removeprefix(_BOM)
     try:
         import sqlglot
     except ImportError:

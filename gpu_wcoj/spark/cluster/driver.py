@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from os import PathLike, fspath
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from gpu_wcoj.checkpoint import Checkpoint, CheckpointOptions, Manifest, OutputFile
 from gpu_wcoj.checkpoint.state import Definition
+from gpu_wcoj.destination import folder_path
 from gpu_wcoj.engine.options import ProgramOptions
 from gpu_wcoj.errors import CheckpointError, UsageError
 from gpu_wcoj.program import Program
@@ -414,7 +415,7 @@ class CellRun:
         UnsupportedError, UnsupportedTypeError
             If the program cannot be distributed over cells.
         """
-        place = str(Path(fspath(checkpoint)).expanduser().absolute())
+        place = str(folder_path(checkpoint, "checkpoint"))
 
         def make() -> Program:
             return Program.from_options(program, replace(options.program, backend="cpu", gpu_memory=None))
@@ -448,7 +449,7 @@ class CellRun:
                 answers = {name: packed_head(columns.heads[name], options.packing) for name in plan.outputs}
                 handing = HandedOn(Path(place) / HANDED, output, answers)
             elif output is not None:
-                handing = Listed(Path(fspath(output)).expanduser().absolute())
+                handing = Listed(folder_path(output, "output"))
             handing.open(opened.manifests[-1].checkpoint, opened.fence, newest)
             adapts = plan.chosen.layout == "hypercube" and plan.chosen.cells > 1
             return cls(
