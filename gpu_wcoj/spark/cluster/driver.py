@@ -545,7 +545,8 @@ class CellRun:
         Parameters
         ----------
         tables
-            The rows of the batch by input, if this process has read them; `rows` are then not used.
+            The rows of the batch by input, if this process has read them; `rows` are then not used. Inputs without
+            rows are left out.
         """
         session = rows.sparkSession
         query = query_of_stream(session)
@@ -555,10 +556,10 @@ class CellRun:
         plan, columns = (self.plan, self.columns) if moved is None else (moved.plan, moved.columns)
         bases = None if moved is None else moved.entries
         work = self._work(plan, columns, batch=batch, query=query, bases=bases)
-        notes: DataFrame | RDD[tuple[str]]
+        notes: DataFrame | RDD[tuple[str]] | None = None
         if tables is None:
             notes = flow([(None, reselect(rows, columns))], plan, columns, work)
-        else:
+        elif tables:
             notes = flow_of_tables(session, tables, plan, self.program, work)
         self._commit(notes, batch, query=query, moved=moved)
         if moved is not None:
