@@ -42,10 +42,12 @@ BEFORE, AFTER = "before the state is written", "after the state is written"
 
 
 def start(folder: Path, **plan: Any) -> subprocess.CompletedProcess[str]:
+    """Run a driver whose processes, of which many are killed, begin on NumPy's kernels at once."""
     path = os.pathsep.join(filter(None, [str(DRIVER.parents[2]), os.environ.get("PYTHONPATH")]))
     return subprocess.run(
         [sys.executable, str(DRIVER), str(folder), json.dumps({"text": TEXT, **plan})],
-        env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, timeout=400, check=False,
+        env={**os.environ, "PYTHONPATH": path, "GPU_WCOJ_COMPILE": "never"},
+        capture_output=True, text=True, timeout=400, check=False,
     )  # fmt: skip
 
 

@@ -70,6 +70,8 @@ def test_a_view_that_is_started_again(spark: Any, tmp_path: Path, monkeypatch: p
     stream.add(ticks[2])
     run(again)
     assert [(one["batch"], one["skipped"]) for one in told] == [(1, True), (2, False)]
+    reported = {report["batchId"]: report["numInputRows"] for report in again.query.recentProgress}
+    assert {batch: rows for batch, rows in reported.items() if rows} == {n: len(ticks[n]["edge"]) for n in (1, 2)}
     assert_whole(tmp_path, ticks[:3])
     assert again.answers == {"far": sum(sum(one["far"].values()) for one in alone(REACH, ticks[:3]))}
 
