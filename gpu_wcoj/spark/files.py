@@ -340,7 +340,10 @@ class MicroBatch:
         return rows.select(*quoted).toDF(*stream.schema.names)
 
     def count(self, rows: Sequence[int]) -> None:
-        """Add numbers of rows to the metrics of Spark's plan, as its own tasks would, so that its reports have them."""
+        """Add the numbers of rows that were read to the metrics of Spark's plan.
+
+        Spark's own tasks would do so; the reports of the query show the sum.
+        """
         leaves = _scala_list(self.execution.executedPlan().collectLeaves())
         scans = [metrics for metrics in (leaf.metrics() for leaf in leaves) if metrics.contains(_READ)]
         if len(scans) == len(rows):

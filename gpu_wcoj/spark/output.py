@@ -513,7 +513,10 @@ class ParquetFile:
             self._write()
 
     def finish(self) -> tuple[int, int, str]:
-        """Write the remaining rows; return the file's rows, bytes and checksum, which are for durable files only."""
+        """Write the remaining rows, and return the number of rows of the file.
+
+        With it are returned its bytes and their checksum, which are counted for durable files only.
+        """
         try:
             if self._gathered:
                 self._write()
