@@ -544,14 +544,14 @@ class ParquetFile:
         self._gathered, self._n_gathered = [], 0
         self._rows += table.num_rows
         with _writing(self.path):
-            if self._writer is None:
-                self._writer = pq.ParquetWriter(
-                    pa.PythonFile(self._hashed, "w") if self._is_durable else self._file,
-                    table.schema,
-                    compression="zstd" if self._is_durable else "lz4",
-                    write_page_checksum=self._is_durable,
-                )
-            self._writer.write_table(table, row_group_size=2 * GROUP_ROWS)
+            writer = self._writer or pq.ParquetWriter(
+                pa.PythonFile(self._hashed, "w") if self._is_durable else self._file,
+                table.schema,
+                compression="zstd" if self._is_durable else "lz4",
+                write_page_checksum=self._is_durable,
+            )
+            self._writer = writer
+            writer.write_table(table, row_group_size=2 * GROUP_ROWS)
 
 
 class _Hashed:

@@ -25,7 +25,7 @@ from tests.spark.cluster.test_answers import EDGE, TRIANGLE, Stream, alone, rand
 REACH = "far(a, c) :- edge(a, b), edge(b, c), a != c."
 
 
-def view_of(spark: Any, place: Path, text: str = REACH, layout: str = "hypercube", **options: Any) -> Any:
+def view_of(spark: Any, place: Path, text: str = REACH, layout: Any = "hypercube", **options: Any) -> Any:
     stream = spark.readStream.schema(EDGE["edge"]).option("maxFilesPerTrigger", 1).parquet(str(place / "in" / "edge"))
     return gws.maintain(
         {"edge": stream},
