@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 
 from gpu_wcoj.errors import UnsupportedTypeError
-from gpu_wcoj.spark.schema import arrow_schema
+from gpu_wcoj.spark.schema import arrow_schema, quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -336,8 +336,7 @@ class MicroBatch:
             return session.createDataFrame([], stream.schema)
         jvm_session: Any = session._jsparkSession  # pyright: ignore[reportPrivateUsage]
         rows = DataFrame(jvm_session.baseRelationToDataFrame(leaf.relation()), session)
-        quoted = ("`" + name.replace("`", "``") + "`" for name in stream.names)
-        return rows.select(*quoted).toDF(*stream.schema.names)
+        return rows.select(*map(quoted, stream.names)).toDF(*stream.schema.names)
 
     def count(self, rows: Sequence[int]) -> None:
         """Add the numbers of rows that were read to the metrics of Spark's plan.

@@ -38,7 +38,7 @@ from gpu_wcoj.errors import (
 from gpu_wcoj.files.output import GROUP_ROWS, folder_of
 from gpu_wcoj.program import ChangeCount, Program
 from gpu_wcoj.spark.motifs import Packing
-from gpu_wcoj.spark.schema import spark_schema
+from gpu_wcoj.spark.schema import quoted, spark_schema
 from gpu_wcoj.zset.zset import ZSet
 
 if TYPE_CHECKING:
@@ -740,6 +740,5 @@ def read_output(
     if not state:
         return rows
     *columns, weight, _batch = schema.names
-    quoted = ["`" + name.replace("`", "``") + "`" for name in columns]
-    summed = rows.groupBy(*quoted).agg(sf.sum(f"`{weight}`").alias(weight))
+    summed = rows.groupBy(*map(quoted, columns)).agg(sf.sum(f"`{weight}`").alias(weight))
     return summed.where(sf.col(f"`{weight}`") != 0)

@@ -36,6 +36,7 @@ from gpu_wcoj.errors import (
 from gpu_wcoj.spark.cluster.hashing import row_digests
 from gpu_wcoj.spark.files import MicroBatch, PlainStream, plain_files, plain_stream, streams_of
 from gpu_wcoj.spark.options import Format
+from gpu_wcoj.spark.schema import quoted
 from gpu_wcoj.spark.session import require_classic
 from gpu_wcoj.zset.zset import ZSet
 
@@ -462,7 +463,7 @@ def _require(
 
 
 def _path(*parts: str) -> Column:
-    return sf.col(".".join("`" + part.replace("`", "``") + "`" for part in parts))
+    return sf.col(".".join(map(quoted, parts)))
 
 
 def _unless_null(value: Column, message: str, weight: Column) -> Column:
@@ -547,7 +548,7 @@ class Source:
         if chosen not in ("append", "weight") or how.key or how.order_by or isinstance(how.columns, Mapping):
             return None
         names = [*self.data, *([WEIGHT] if chosen == "weight" else [])]
-        return self.original.select(*map(_quoted, names))
+        return self.original.select(*map(quoted, names))
 
     def described(self) -> dict[str, Any]:
         """Return the properties that must stay the same while a checkpoint is used."""
@@ -644,7 +645,7 @@ def _align_columns(table: Source, stream: Source) -> Source:
     if stream.data == table.data:
         return stream
     beside = [name for name in stream.frame.columns if name not in stream_types]
-    return replace(stream, frame=stream.frame.select(*map(_quoted, (*table.data, *beside))))
+    return replace(stream, frame=stream.frame.select(*map(quoted, (*table.data, *beside))))
 
 
 def _format_fields(fields: Sequence[StructField]) -> str:
@@ -708,10 +709,10 @@ class United:
         frames = []
         for tag, (source, column_of) in enumerate(zip(sources, slots, strict=True)):
             padded = [
-                (sf.col(_quoted(column_of[slot])) if slot in column_of else sf.lit(None).cast(kind)).alias(slot)
+                (sf.col(quoted(column_of[slot])) if slot in column_of else sf.lit(None).cast(kind)).alias(slot)
                 for slot, kind in types.items()
             ]
-            row = [sf.lit(tag), sf.col(WEIGHT), *(sf.col(_quoted(name)) for name in column_of.values())]
+            row = [sf.lit(tag), sf.col(WEIGHT), *(sf.col(quoted(name)) for name in column_of.values())]
             frames.append(
                 source.frame.select(sf.lit(tag).alias(TAG), sf.xxhash64(*row).alias(HASH), sf.col(WEIGHT), *padded)
             )
@@ -877,10 +878,6 @@ class Sources:
             name: descriptions[0] if len(descriptions) == 1 else descriptions
             for name, descriptions in described.items()
         }
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
 
 
 # Conversion of a batch's normalised rows to a change that the engine accepts.

@@ -19,7 +19,7 @@ from gpu_wcoj.explain.render import Format
 from gpu_wcoj.program import Program
 from gpu_wcoj.query.ir import Rules
 from gpu_wcoj.spark.cluster.driver import LOAD, CellOptions, CellRun, Notes, flow, work_of
-from gpu_wcoj.spark.cluster.exchange import Columns, fact_frames, has_expressions, in_order, quoted, select_sources
+from gpu_wcoj.spark.cluster.exchange import Columns, fact_frames, has_expressions, in_order, select_sources
 from gpu_wcoj.spark.cluster.layout import MAX_CELLS, CellLayout, Estimate, Layout, OneEngine, choose, estimate_answer
 from gpu_wcoj.spark.cluster.plan import CellPlan, cell_plan
 from gpu_wcoj.spark.cluster.read import reader_at
@@ -28,6 +28,7 @@ from gpu_wcoj.spark.files import plain_files
 from gpu_wcoj.spark.motifs import Packing
 from gpu_wcoj.spark.options import SparkOptions
 from gpu_wcoj.spark.output import ToCallable
+from gpu_wcoj.spark.schema import quoted
 from gpu_wcoj.spark.sources import Sources
 from gpu_wcoj.spark.view import ENGINE, RunningView, hint
 from gpu_wcoj.zset.zset import ZSet
