@@ -375,13 +375,25 @@ class SqlSyntaxError(QuerySyntaxError):
 
 
 class UnsafeRuleError(GpuWcojError, ValueError):
-    """A variable of a rule is bound by no positive atom."""
+    """A variable of a rule is bound by no positive atom.
 
-    def __init__(self, variable: str, where: str, rule: str, bound: str | None = None) -> None:
+    Parameters
+    ----------
+    bound
+        Another spelling of the variable, which is bound.
+    point
+        Adds the place to a sentence.
+    """
+
+    def __init__(
+        self, variable: str, where: str, rule: str, bound: str | None = None, point: Callable[[str], str] | None = None
+    ) -> None:
         instead = "Bind it in the body with a relation, or remove it."
         if bound is not None:
             instead = f"'{bound}' is, which is another variable. Write one of the two in all places."
-        super().__init__(f"variable '{variable}' in {where} of '{rule}' is not bound by a positive atom.\n  {instead}")
+        what = f"variable '{variable}' in {where} of '{rule}' is not bound by a positive atom"
+        place = what if point is None else point(what)
+        super().__init__(f"{place}{'.' if place == what else ''}\n  {instead}")
 
 
 class UnsupportedError(GpuWcojError, NotImplementedError):

@@ -439,7 +439,7 @@ def _tables(
         elif needs_names:
             raise SchemaError.missing(
                 f"the schema of relation '{name}'",
-                "names of columns",
+                "a name for each column",
                 f"Give names and types: schema={{'{name}': {{'src': 'int64', ...}}}}.",
             )
     return tables

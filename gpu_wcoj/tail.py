@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -38,7 +38,7 @@ from gpu_wcoj.query.ir import Rules, functions_by_name
 from gpu_wcoj.query.sql.coercion import nearest_function
 from gpu_wcoj.query.sql.compiler import compile_statements
 from gpu_wcoj.query.sql.scope import ANSWER
-from gpu_wcoj.query.sql.source import Place, statements, unique
+from gpu_wcoj.query.sql.source import Place, statements
 from gpu_wcoj.query.sql.tail import (
     Block,
     Relation,
@@ -165,7 +165,7 @@ class Tail:
                 )
             is_whole = len(nodes) == 1 and query is node and self.source.dialect == "duckdb"
             table = self._answer(query, self.place.text.rstrip().rstrip(";") if is_whole else None)
-            shown = _unique(names or shown_names(query, table.column_names, self.place), self.place)
+            shown = list(self.place.names.unique(names or shown_names(query, table.column_names, self.place)))
             table = table.rename_columns(shown)
             results[name] = Result(DecodedRows.of_table(table), parts=tuple(self.parts))
             if len(nodes) > 1:
@@ -585,7 +585,3 @@ def _as_columns(name: str, data: Any) -> dict[str, Any]:
     """Return the rows of a relation as columns; those of a Z-set repeat."""
     what = f"relation '{name}'"
     return columns_by_name(Result(data).to_arrow(), what) if isinstance(data, ZSet) else dict(data)
-
-
-def _unique(names: Sequence[str], place: Place) -> list[str]:
-    return list(unique(names, place.names))

@@ -16,8 +16,13 @@ _USUAL_MEMORY = 16 << 30
 _SHARE = re.compile(r"(\d{1,3}(?:\.\d{1,6})?)\s*%|(0?\.\d{1,6})|(1\.0{0,6})")
 
 
-def parse_bytes(text: str) -> int:
+def parse_bytes(text: str, option: str = "memory") -> int:
     """Return the number of bytes in a text such as ``"2GB"``, ``"512MiB"`` or ``"1000000"``.
+
+    Parameters
+    ----------
+    option
+        Its name in errors.
 
     Examples
     --------
@@ -26,11 +31,8 @@ def parse_bytes(text: str) -> int:
     """
     match = _AMOUNT.fullmatch(text.strip())
     if match is None or int(match[1]) == 0:
-        raise UsageError.with_parts(
-            f"'{text}' is not an amount of memory",
-            got=text,
-            remedy="Give bytes, or a number with KB, MB, GB, MiB, GiB.",
-        )
+        remedy = "Give a whole number of bytes, or of KB, MB, GB, MiB or GiB, as in 8GB."
+        raise UsageError.invalid_value(option, text, "an amount of memory", remedy)
     return int(match[1]) * _UNITS[(match[2] or "").lower()]
 
 

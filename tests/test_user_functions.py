@@ -15,12 +15,7 @@ import gpu_wcoj as gw
 from gpu_wcoj.errors import (
     CheckpointError,
     CheckpointMismatchError,
-    DatalogSyntaxError,
     FunctionError,
-    TypeMismatchError,
-    UnknownRelationError,
-    UnsupportedError,
-    UnsupportedTypeError,
     UsageError,
 )
 from gpu_wcoj.function_calls import MAX_REMEMBERED
@@ -57,46 +52,6 @@ class TestDeclarations:
         assert repr(score) == "Function(score(int64, string) -> double)"
         assert pickle.loads(pickle.dumps(score)) is score
 
-    @pytest.mark.parametrize(
-        ("declare", "error", "match"),
-        [
-            (lambda: gw.function(lambda n: n, "int64", returns="int64"), UsageError, "'<lambda>' cannot be the name"),
-            (lambda: gw.function(lambda n: n, "int64", returns="int64", name="a b"), UsageError, "'a b' cannot be"),
-            (lambda: gw.function(lambda n: n, "int64", name="f"), UsageError, "a type of the result, which is missing"),
-            (lambda: gw.function(lambda n: n, returns="int64", name="f"), UsageError, "a type of 'n'"),
-            (lambda: gw.function(lambda *n: n, returns="int64", name="f"), UsageError, r"a type of '\*n'"),
-            (lambda: gw.function(lambda: 1, returns="int64", name="f"), UsageError, "'f' takes no argument"),
-            (lambda: gw.function(lambda n, m: n, "int64", returns="int64", name="f"), UsageError, "with 1 arguments"),
-            (
-                lambda: gw.function(lambda n: n, "int65", returns="int64", name="f"),
-                UnsupportedTypeError,
-                "function 'f': unknown type 'int65'.*Did you mean 'int64'",
-            ),
-            (lambda: gw.function(lambda n: n, list, returns=int, name="f"), UnsupportedTypeError, "the type list"),
-            (
-                lambda: gw.function(lambda n: n, Decimal, returns=int, name="f"),
-                UnsupportedTypeError,
-                r"decimal\(9, 2\)",
-            ),
-            (lambda: gw.function("int64", returns="int64")(5), UsageError, "expected a Python function"),
-            (lambda: gw.function("int64", returns="int64", nulls="yes"), UsageError, "nulls='yes' is not allowed"),
-        ],
-    )
-    def test_declarations_that_are_refused(self, declare, error, match):
-        with pytest.raises(error, match=match):
-            declare()
-
-    @pytest.mark.parametrize("name", ["lower", "Count", "not", "match", "isnull"])
-    def test_names_that_mean_something_already(self, name):
-        shadow = gw.function(lambda n: n, "int64", returns="int64", name=name)
-        for call in (
-            lambda: gw.query("h(n) :- r(n).", r=[(1,)], functions=[shadow]),
-            lambda: gw.Program("h(n) :- r(n).", functions=[shadow]),
-            lambda: gw.view("SELECT n FROM r", r={"n": [1]}, functions=[shadow]),
-        ):
-            with pytest.raises(UsageError, match=f"the function '{name}' has the name of a built-in function or word"):
-                call()
-
     def test_names_that_are_taken(self):
         first, second = (gw.function(abs, int, returns=int, name=name) for name in ("size", "Size"))
         with pytest.raises(UsageError, match="the function 'Size' is given twice"):
@@ -114,55 +69,8 @@ class TestDeclarations:
             query = f"SELECT {name}(t) AS u FROM r"
             assert gw.query(query, r={"t": ["a"]}, functions=[mine]).rows(weights=True) == [(("<a>",), 1)]
 
-    @pytest.mark.parametrize("functions", [[len], score, "score", {"score": score}])
-    def test_options_that_are_no_functions(self, functions):
-        with pytest.raises(UsageError, match="functions"):
-            gw.query("h(n) :- r(n).", r=[(1,)], functions=functions)
-
 
 class TestTexts:
-    @pytest.mark.parametrize(
-        ("text", "error", "match"),
-        [
-            ("h(scor(a, t)) :- r(a, t).", UnsupportedError, "score, cat, .* are. Did you mean 'score'"),
-            ("h(a) :- r(a, t), scores(a, t).", UnknownRelationError, "(?s)'scores'.*Did you mean 'score'"),
-            ("h(score(a)) :- r(a, t).", DatalogSyntaxError, r"'score' is score\(int64, string\) -> double: got 1"),
-            ("score(a, t) :- r(a, t).", DatalogSyntaxError, "'score' is a function; no relation can have this name"),
-            ("h(a) :- r(a, t), score(a, t).", DatalogSyntaxError, "'double': a condition must return bool"),
-            ("h(a) :- r(a, t), !score(a, t).", DatalogSyntaxError, "'double': a condition must return bool"),
-            ("h(score(null, t)) :- r(_, t).", UnsupportedError, r"null has no value, and 'score\(null, t\)'"),
-            ("h(score(t, a)) :- r(a, t).", TypeMismatchError, "takes 'int64', and 't' is of type 'string' .line 1"),
-            ("h(score(1.5, t)) :- r(_, t).", TypeMismatchError, "takes 'int64', and '1.5' is a constant .* .line 1"),
-        ],
-    )  # fmt: skip
-    def test_datalog_that_is_refused(self, text, error, match):
-        with pytest.raises(error, match=match):
-            gw.query(text, r=[(1, "a")], functions=[score])
-
-    @pytest.mark.parametrize(
-        ("query", "match"),
-        [
-            (
-                "SELECT scor(a, t) AS s FROM r",
-                "unknown function 'scor'. Did you mean 'score'(?s:.*)of DuckDB, or score",
-            ),
-            ("SELECT score(a) AS s FROM r", r"'score' is score\(int64, string\) -> double: got 1 arguments"),
-            ("SELECT score(DISTINCT a, t) AS s FROM r", "DISTINCT"),
-            ("SELECT a FROM r WHERE score(a, t)", "a condition must be a boolean: got type 'double'"),
-        ],
-    )
-    def test_sql_that_is_refused(self, query, match):
-        with pytest.raises((UnsupportedError, gw.errors.SqlSyntaxError, TypeMismatchError), match=match):
-            gw.query(query, r={"a": [1], "t": ["a"]}, functions=[score])
-
-    def test_languages_without_functions(self):
-        with pytest.raises(UsageError, match="functions are for queries in Datalog and SQL"):
-            gw.query("[:find ?a :where [?a :b ?c]]", functions=[score])
-        with pytest.raises(UsageError, match="the option 'functions' for a motif is not supported"):
-            gw.view("(a)-[]->(b)", edges={"src": [1], "dst": [2]}, functions=[score])
-        with pytest.raises(UsageError, match="the option 'functions' for a motif is not supported"):
-            gw.find("(a)-[]->(b)", edges={"src": [1], "dst": [2]}, functions=[score])
-
     def test_rules_are_written_and_read_with_their_functions(self):
         text = "h(a, score(a, t) * 2.0) :- r(a, t), score(a, t) > 0.5."
         rules = parse(text, functions=[score])
@@ -289,21 +197,6 @@ class TestArrays:
         ]
         with pytest.raises(FunctionError, match=r"checked\(0\) raised ValueError: zero"):
             gw.query("h(checked(n)) :- r(n).", r=rows, functions=[checked])
-
-    @pytest.mark.parametrize(
-        ("returned", "match"),
-        [
-            (lambda n: n[:1], r"an array of shape \(1,\) for 2 combinations"),
-            (lambda n: n.tolist(), r"\[1, 2\] for 2 combinations"),
-            (lambda n: n + 0.5, "returned 1.5 of type float"),
-            (lambda n: n == 1, "of type bool"),
-            (lambda n: np.array([2**63, 1], np.uint64), "outside of 'int64'"),
-        ],
-    )
-    def test_results_that_are_no_such_array(self, returned, match):
-        wrong = gw.function(returned, "int64", returns="int64", arrays=True, name="wrong")
-        with pytest.raises(FunctionError, match=match):
-            gw.query("h(wrong(n)) :- r(n).", r=[(1,), (2,)], functions=[wrong])
 
 
 class TestPrograms:

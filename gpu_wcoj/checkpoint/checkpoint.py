@@ -120,8 +120,10 @@ def read_again(path: str | os.PathLike[str], read: Callable[[WatchedFolder, Mani
 
 def folder_at(path: str | os.PathLike[str] | Folder) -> Folder:
     """Return the folder of a path."""
-    if not isinstance(path, (str, os.PathLike)):
+    if isinstance(path, Folder):
         return path
+    if not isinstance(path, (str, os.PathLike)):
+        raise UsageError.wrong_type("path", path, "the path of a folder", "Pass a text or a pathlib.Path.")
     text = os.fspath(path)
     if not text:
         raise UsageError.invalid_value("path", path, "the path of a folder")
@@ -490,11 +492,6 @@ class Checkpoint:
     def folder(self) -> WatchedFolder:
         """The folder of the manifests."""
         return self.versions.folder
-
-    @property
-    def owner(self) -> str:
-        """The name of the process that opened it."""
-        return self.versions.owner
 
     @property
     def path(self) -> str:

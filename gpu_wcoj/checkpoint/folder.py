@@ -13,7 +13,7 @@ import os
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 from weakref import WeakSet
 
 from cpu_fallback.file_locks import lock_file
@@ -44,6 +44,7 @@ class NewFile(Protocol):
         ...
 
 
+@runtime_checkable
 class Folder(Protocol):
     """Files in one folder, by plain names."""
 

@@ -448,13 +448,13 @@ def changed_rows(source: Arrangement, backend: Backend) -> tuple[list[Int64Array
     return (columns, weights) if len(weights) else None
 
 
-def rows_below(
+def entries_below(
     batches: Batches, prefix: Sequence[Int64Array], backend: Backend
 ) -> tuple[Int64Array, list[Int64Array], Int64Array]:
-    """Return consolidated rows below each prefix: owner, remaining columns, weights.
+    """Return the rows of each batch below each prefix: owner, remaining columns, weights.
 
     The owner is the position of the prefix. Without columns there is one prefix, that of all rows. If there are no
-    rows, one empty remaining column is returned.
+    batches, one empty remaining column is returned.
     """
     xp = backend.xp
     parts: list[list[Int64Array]] = []
@@ -468,9 +468,17 @@ def rows_below(
     if not parts:
         nothing: Int64Array = xp.empty(0, np.int64)
         return nothing, [nothing], nothing
-    columns = [xp.concatenate(each) for each in zip(*parts, strict=True)]
-    (owner, *columns_below), weights = backend.kernels.consolidate(columns[:-1], columns[-1])
-    return owner, columns_below, weights
+    joined = parts[0] if len(parts) == 1 else [xp.concatenate(each) for each in zip(*parts, strict=True)]
+    return joined[0], joined[1:-1], joined[-1]
+
+
+def rows_below(
+    batches: Batches, prefix: Sequence[Int64Array], backend: Backend
+) -> tuple[Int64Array, list[Int64Array], Int64Array]:
+    """Return consolidated rows below each prefix; see `entries_below`."""
+    owner, columns, weights = entries_below(batches, prefix, backend)
+    (owner, *columns), weights = backend.kernels.consolidate([owner, *columns], weights)
+    return owner, columns, weights
 
 
 def rows_of_groups(

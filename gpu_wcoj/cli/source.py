@@ -731,13 +731,11 @@ class EngineOptions:
 
     def to_program_options(self) -> ProgramOptions:
         """Return the options of the program; texts are read as numbers where an option is one."""
-        values = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        parsed = {
-            name: ProgramOptions.parse(name, value, f"--{name.replace('_', '-')}")
-            for name, value in values.items()
-            if isinstance(value, str)
+        values = {
+            name: ProgramOptions.parse(name, getattr(self, name), f"--{name.replace('_', '-')}")
+            for name in self.__dataclass_fields__
         }
-        return ProgramOptions(**{**values, **parsed})
+        return ProgramOptions(**values)
 
 
 @Parameter(name="*")

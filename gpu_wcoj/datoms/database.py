@@ -114,7 +114,11 @@ class Database(NotCopied):
         for name, attribute in attributes.items():
             before = self.store.attributes.get(name)
             if before is not None and before != attribute:
-                raise SchemaError.mismatch(f"attribute '{name}'", "cannot be changed", attribute, before)
+                new, old = asdict(attribute), asdict(before)
+                different = [part for part in new if new[part] != old[part]]
+                got, present = (", ".join(f"{part}={each[part]!r}" for part in different) for each in (new, old))
+                remedy = "Give the new attribute another name."
+                raise SchemaError.mismatch(f"attribute '{name}'", "cannot be changed", got, present, remedy)
         self._commit(Delta({}, attributes, self.store.next_id), {}, counts=False)
 
     def transact(self, forms: Any) -> Report:

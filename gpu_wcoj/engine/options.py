@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
-from typing import Any, Final, Literal, TypedDict
+from typing import Any, Final, Literal, TypedDict, cast
 
 import numpy as np
 
@@ -61,30 +61,28 @@ def validate_positive(option: str, value: object, default: int) -> int:
     return validate_integer(option, value) or default
 
 
-def validate_factor(option: str, value: object) -> float | None:
-    """Return an option that must be a number between 1 and 1e300, or None.
-
-    The upper bound keeps products with it finite.
+def validate_number(option: str, value: object, above: float, below: float, expected: str) -> float | None:
+    """Return an option that must be a number between two bounds, or None.
 
     Examples
     --------
-    >>> validate_factor("replan", 4), validate_factor("replan", None)
+    >>> validate_number("replan", 4, 1, 1e300, "a number above 1"), validate_number("replan", None, 1, 1e300, "")
     (4.0, None)
     """
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)) or not 1 < value < 1e300:
-        raise UsageError.invalid_value(option, value, "a number above 1 and below 1e300, or None for never")
-    return float(value)
+    is_number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+    if not is_number or not above < cast(float, value) < below:
+        raise UsageError.invalid_value(option, value, expected)
+    return float(cast(float, value))
 
 
-def validate_seconds(option: str, value: object) -> float | None:
-    """Return an option that must be a number of seconds above 0, or None."""
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)) or not 0 < value < 1e9:
-        raise UsageError.invalid_value(option, value, "seconds above 0 and below 1e9, or None for no limit")
-    return float(value)
+_validate_seconds = partial(
+    validate_number, above=0, below=1e9, expected="seconds above 0 and below 1e9, or None for no limit"
+)
+_validate_factor = partial(  # below 1e300, so that products with it are finite
+    validate_number, above=1, below=1e300, expected="a number above 1 and below 1e300, or None for never"
+)
 
 
 def validate_memory(option: str, value: float | str | None, whose: str) -> float | str | None:
@@ -256,9 +254,9 @@ class ProgramOptions:
     chunk_rows: int | None = field(default=None, metadata=_rule(validate_integer, parse=_integer))
     iterations: int | None = field(default=None, metadata=_rule(validate_integer, parse=_integer))
     limit: int | None = field(default=None, metadata=_rule(validate_integer, parse=_integer))
-    timeout: float | None = field(default=None, metadata=_rule(validate_seconds))
+    timeout: float | None = field(default=None, metadata=_rule(_validate_seconds))
     memory: float | str | None = field(default=None, metadata=_rule(partial(validate_memory, whose="machine")))
-    replan: float | None = field(default=4.0, metadata=_rule(validate_factor))
+    replan: float | None = field(default=4.0, metadata=_rule(_validate_factor))
     analyze: bool = field(default=False, metadata=_rule(validate_flag))
     strategy: Strategy = field(default="auto", metadata=_rule(validate_strategy))
     order: Mapping[str, Sequence[str]] | None = field(default=None, metadata=_rule(validate_order))
@@ -338,8 +336,8 @@ class ProgramOptions:
         return [name for name in names if getattr(self, name) != getattr(ProgramOptions, name)]
 
     @classmethod
-    def parse(cls, name: str, text: str, label: str) -> Any:
-        """Return the value of the option `name` that a conf or a command line gives as text.
+    def parse(cls, name: str, value: object, label: str) -> Any:
+        """Return the value of the option `name` of a conf or a command line, as text or converted.
 
         Parameters
         ----------
@@ -355,7 +353,7 @@ class ProgramOptions:
         gpu_wcoj.errors.UsageError: spark.gpuWcoj.threads='four' is not allowed: expected an integer from 1 on, or None.
         """
         metadata = cls.__dataclass_fields__[name].metadata
-        return metadata["validate"](label, metadata["parse"](text))
+        return metadata["validate"](label, metadata["parse"](value) if isinstance(value, str) else value)
 
     def for_rules(self, rules: Rules) -> ProgramOptions:
         """Return the options with their names compared with the rules, and the default outputs.

@@ -273,7 +273,7 @@ def memory_budget(amount: str | None = None) -> int:
     """
     text = amount or os.environ.get(VARIABLE)
     if text:
-        return parse_bytes(text)
+        return parse_bytes(text, "--memory" if amount else VARIABLE)
     return machine_memory() // 2
 
 

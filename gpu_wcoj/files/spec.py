@@ -117,7 +117,7 @@ def parse_input(text: str) -> InputSpec:
         try:
             fields[field] = convert(value)
         except ValueError as error:
-            raise UsageError(f"'{text}': option '{name}' cannot be '{unquote(value)}'.\n  {error}") from None
+            raise UsageError(f"'{text}': option '{name}' cannot be {unquote(value)!r}.\n  {error}") from None
     path = STANDARD_INPUT if path == "-" else path
     spec = InputSpec(relation, Path(os.path.expanduser(path)), **fields)  # type: ignore[arg-type]  # one converter per field
     if spec.types is not None and (spec.columns is None or len(spec.types) != len(spec.columns)):
@@ -171,8 +171,11 @@ def united(specs: Iterable[InputSpec]) -> tuple[InputSpec, ...]:
         if before is spec:
             continue
         if replace(before, path=spec.path, more=spec.more) != spec:
+            pairs = [(name, getattr(before, field), getattr(spec, field)) for name, (field, _) in _OPTIONS.items()]
+            different = [f"got {name}={left!r} and {right!r}" for name, left, right in pairs if left != right]
             raise UsageError(
-                f"'{before}' and '{spec}' have different options.\n  Files of one relation are read in the same way."
+                f"'{before}' and '{spec}' have different options: {', '.join(different)}.\n"
+                "  Files of one relation are read in the same way. Give all of them the same options."
             )
         by_relation[spec.relation] = replace(before, more=(*before.more, spec.path, *spec.more))
     return tuple(by_relation.values())

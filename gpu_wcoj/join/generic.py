@@ -614,20 +614,14 @@ class GenericJoin:
         for _, piece in self.extend(prefixes, steps[0]):
             yield from self.pieces(piece, steps[1:])
 
-    def count(self, prefixes: Prefixes, steps: Sequence[Step]) -> Int64Array:
-        """Return per prefix the sum of the weights of all bindings of `steps`.
+    def count_bounded(self, prefixes: Prefixes, steps: Sequence[Step]) -> tuple[Int64Array, int | None]:
+        """Return per prefix the sum of the weights of all bindings of `steps`, and a bound of them.
 
         The prefixes' own weights are left out. Exact while products of weights fit int64; larger counts are returned as
-        Python integers, on the host.
+        Python integers, on the host. The bound is of their magnitudes, or None if only the counts tell it; one that
+        follows from the state avoids waiting for a device.
 
         Parts of the remaining variables that share no atom and no condition are counted separately and multiplied.
-        """
-        return self.count_bounded(prefixes, steps)[0]
-
-    def count_bounded(self, prefixes: Prefixes, steps: Sequence[Step]) -> tuple[Int64Array, int | None]:
-        """Return `count` and a bound of the counts' magnitudes; None if only the counts tell it.
-
-        A bound that follows from the state avoids waiting for a device.
         """
         if not steps:
             return self.backend.xp.ones(len(prefixes), np.int64), 1

@@ -28,6 +28,7 @@ from gpu_wcoj.query.ir import (
     Span,
     Variable,
     plain,
+    unique_names,
 )
 from gpu_wcoj.query.safety import describe_column, describe_place, served_relation
 from gpu_wcoj.query.stratify import loops_of
@@ -1133,18 +1134,7 @@ def names_of(rules: Rules) -> Mapping[str, tuple[str, ...]]:
     for rule in rules.rules:
         if rule.head.relation not in named:
             raw = [term.name if isinstance(term, Variable) else f"c{i}" for i, term in enumerate(rule.head.terms)]
-            named[rule.head.relation] = _distinct(raw)
+            named[rule.head.relation] = unique_names(raw)
     for declaration in rules.declarations:
         named[declaration.relation] = declaration.columns
     return named
-
-
-def _distinct(names: Sequence[str]) -> tuple[str, ...]:
-    taken: list[str] = []
-    for name in names:
-        unique, suffix = name, 1
-        while unique in taken:
-            suffix += 1
-            unique = f"{name}_{suffix}"
-        taken.append(unique)
-    return tuple(taken)

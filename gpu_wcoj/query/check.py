@@ -20,6 +20,7 @@ from gpu_wcoj.query.ir import (
     Aggregate,
     Atom,
     Call,
+    Comparison,
     Constant,
     Declaration,
     Rule,
@@ -75,7 +76,7 @@ def check(rules: Rules, *, source: str = "<text>") -> None:
     _check_outputs(rules)
     check_inputs(rules, (directive.relation for directive in rules.directives if directive.kind == "input"))
     for rule in rules.rules:
-        _check_safe(rule)
+        _check_safe(rule, point)
         check_nulls(rule, point)
         _check_constants(rule, point)
     _check_head_constants(rules, point)
@@ -230,25 +231,25 @@ def _check_outputs(rules: Rules) -> None:
             raise UnknownRelationError(name, rules.heads, "heads of rules")
 
 
-def _check_safe(rule: Rule) -> None:
+def _check_safe(rule: Rule, point: _Point) -> None:
     outside = set(standing(rule))
     bound = bound_variables(rule, outside)
     for aggregate in inner_aggregates(rule):
-        _check_aggregate_safe(aggregate, outside, bound, rule)
-    _refuse_unbound(rule.head.variables, bound, "the head", None, rule)
-    _check_body_safe(rule, bound, rule)
+        _check_aggregate_safe(aggregate, outside, bound, rule, point)
+    _refuse_unbound(rule.head.variables, bound, "the head", rule.head, rule, point)
+    _check_body_safe(rule, bound, rule, point)
 
 
-def _check_body_safe(body: Rule | Aggregate, bound: Collection[Variable], rule: Rule) -> None:
+def _check_body_safe(body: Rule | Aggregate, bound: Collection[Variable], rule: Rule, point: _Point) -> None:
     for atom in body.atoms:
         for term in atom.terms:
             if isinstance(term, Call):
-                _refuse_unbound(variables_of([term]), bound, "the argument '{}'", term, rule)
+                _refuse_unbound(variables_of([term]), bound, "the argument '{}'", term, rule, point)
     for comparison in body.comparisons:
-        _refuse_unbound(comparison.variables, bound, "the comparison '{}'", comparison, rule)
+        _refuse_unbound(comparison.variables, bound, "the comparison '{}'", comparison, rule, point)
     for atom in body.negated:
         named = [variable for variable in atom.variables if not variable.is_wildcard or variable not in atom.terms]
-        _refuse_unbound(named, bound, "the negated '!{}'", atom, rule)
+        _refuse_unbound(named, bound, "the negated '!{}'", atom, rule, point)
 
 
 def _check_aggregate_safe(
@@ -256,21 +257,27 @@ def _check_aggregate_safe(
     outside: Collection[Variable],
     bound: Collection[Variable],
     rule: Rule,
+    point: _Point,
 ) -> None:
     """Check an aggregate of a body whose bound variables are `bound`."""
     keys = keys_of(aggregate, outside)
-    _refuse_unbound(keys, bound, "the aggregate '{}'", aggregate, rule)
+    _refuse_unbound(keys, bound, "the aggregate '{}'", aggregate, rule, point)
     inner_outside = {*outside, *standing(aggregate)}
     inner_bound = bound_variables(aggregate, inner_outside, keys)
-    _check_body_safe(aggregate, inner_bound, rule)
+    _check_body_safe(aggregate, inner_bound, rule, point)
     if aggregate.value is not None:
-        _refuse_unbound(variables_of([aggregate.value]), inner_bound, "the aggregate '{}'", aggregate, rule)
+        _refuse_unbound(variables_of([aggregate.value]), inner_bound, "the aggregate '{}'", aggregate, rule, point)
     for inner in inner_aggregates(aggregate):
-        _check_aggregate_safe(inner, inner_outside, inner_bound, rule)
+        _check_aggregate_safe(inner, inner_outside, inner_bound, rule, point)
 
 
 def _refuse_unbound(
-    variables: Iterable[Variable], bound: Collection[Variable], place: str, part: object, rule: Rule
+    variables: Iterable[Variable],
+    bound: Collection[Variable],
+    place: str,
+    part: Atom | Comparison | Aggregate | Call,
+    rule: Rule,
+    point: _Point,
 ) -> None:
     """Raise for a variable that is not bound; the place is a template for the text of the part."""
     for variable in variables:
@@ -278,7 +285,7 @@ def _refuse_unbound(
             name, where = str(variable), place.format(_short(part))
             counterpart = name.removesuffix("?") if name.endswith("?") else f"{name}?"
             missing = counterpart if Variable(counterpart) in bound else None
-            raise UnsafeRuleError(name, where, _short(rule), missing)
+            raise UnsafeRuleError(name, where, _short(rule), missing, lambda what: point(what, part.span))
 
 
 def _check_constants(rule: Rule | Aggregate, point: _Point) -> None:

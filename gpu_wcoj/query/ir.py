@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from decimal import Decimal
 from functools import cached_property
@@ -335,6 +335,31 @@ class Aggregate:
 
 
 Expression = Variable | Constant | Call | Aggregate
+
+
+def unique_names(names: Iterable[str], start: int = 2, key: Callable[[str], str] = str) -> tuple[str, ...]:
+    """Return names of columns, with numbers appended to repeated ones.
+
+    Parameters
+    ----------
+    start
+        The first number.
+    key
+        Returns equal texts for names that count as equal.
+
+    Examples
+    --------
+    >>> unique_names(["x", "y", "x", "X"]), unique_names(["x", "X"], 1, str.lower)
+    (('x', 'y', 'x_2', 'X'), ('x', 'X_1'))
+    """
+    result: dict[str, str] = {}
+    for name in names:
+        number, candidate = start, name
+        while key(candidate) in result:
+            candidate = f"{name}_{number}"
+            number += 1
+        result[key(candidate)] = candidate
+    return tuple(result.values())
 
 
 def variables_of(parts: Iterable[Expression]) -> tuple[Variable, ...]:

@@ -188,9 +188,9 @@ def check_settled(rules: Rules, loops: Mapping[str, Collection[str]], point: _Po
                 back = shortest_path(atom.relation, head, loop, reads) if atom.relation != head else [head]
                 names = _user_heads([head, *back])
                 cycle = " reads ".join(f"'{name}'" for name in _shorter(names[1:] or names))
-                raise UnsupportedError(
-                    point(f"{what} through recursion is not supported: '{names[0]}' {verb} {cycle}", atom.span)
-                )
+                said = f"{what} through recursion is not supported: '{names[0]}' {verb} {cycle}"
+                remedy = f"Derive what '{names[0]}' {verb} by rules that do not read '{names[0]}'."
+                raise UnsupportedError(f"{point(said, atom.span)}\n  {remedy}")
 
 
 def guarded(rules: Rules) -> Rules:

@@ -391,7 +391,7 @@ def _motif(
         if name not in ("vertices", "edges"):
             raise UsageError.unknown_name("table of a motif", name, ("vertices", "edges"))
     if "edges" not in sources:
-        raise UsageError.missing("a motif", "edges", "Pass a DataFrame for 'edges'.")
+        raise UsageError.missing("a motif", "a table of edges", "Pass a DataFrame for 'edges'.")
     by_relation = columns if isinstance(columns, Mapping) else {}
     readings = {
         name: _readings(

@@ -16,13 +16,13 @@ from gpu_wcoj.data.schema import INT64, DataType
 from gpu_wcoj.engine.options import validate_positive
 from gpu_wcoj.errors import AggregateOverflowError, TypeMismatchError, UnsupportedTypeError, UsageError
 from gpu_wcoj.kernels.protocol import IndexArray, Int64Array
-from gpu_wcoj.streams.device_context import NOTHING, Place, place_of, places_of
+from gpu_wcoj.streams.device_context import NOTHING, Place
 from gpu_wcoj.streams.operators.linear import Names, columns_from, input_arrays, rows_from
 from gpu_wcoj.streams.trace import Groups, Trace, grouped
 from gpu_wcoj.trace.arrangement import ArrangementKey
 from gpu_wcoj.zset.arrays import positions
 from gpu_wcoj.zset.index import IndexedZSet
-from gpu_wcoj.zset.zset import ZSet, select_columns, sort_keys, take_rows, unit
+from gpu_wcoj.zset.zset import ZSet, column_position, column_positions, select_columns, sort_keys, take_rows, unit
 
 ColumnName = str | int
 """A column by name or position."""
@@ -106,7 +106,7 @@ class TotalsAggregator(Aggregator):
         return column.type
 
     def _values(self, rows: ZSet) -> Column | None:
-        return None if self.column is None else rows.columns[place_of(rows.names, self.column)]
+        return None if self.column is None else rows.columns[column_position(rows.names, self.column)]
 
     def change(self, groups: Groups, before: Trace) -> tuple[ZSet, Trace]:
         """Return the change of the rows of some groups, and their totals after it.
@@ -296,14 +296,14 @@ class _Extreme(Aggregator):
 
     def of(self, groups: Groups) -> ZSet:
         """See `Aggregator.of`."""
-        position = place_of(groups.rows.names, self.column)
+        position = column_position(groups.rows.names, self.column)
         order = in_order(groups, [(position, self.descending)], total=False)
         column = groups.rows.columns[position].gather(order[groups.starts])
         return per_group(groups, [self.name], [column])
 
     def first(self, rows: ZSet) -> tuple[int, tuple[tuple[int, bool], ...]] | None:
         """See `Aggregator.first`."""
-        position = place_of(rows.names, self.column)
+        position = column_position(rows.names, self.column)
         return None if rows.columns[position].dictionary is not None else (1, ((position, self.descending),))
 
     @property
@@ -330,7 +330,7 @@ class CountDistinct(TotalsAggregator):
 
     def __init__(self, *columns: ColumnName, name: str = "count") -> None:
         if not columns:
-            raise UsageError.missing("CountDistinct", "one or more columns")
+            raise UsageError.missing("CountDistinct", "a column")
         self.columns, self.name = columns, name
 
     @property
@@ -345,7 +345,7 @@ class CountDistinct(TotalsAggregator):
 
     def pairs(self, rows: ZSet, keys: Sequence[int]) -> ZSet:
         """Return the groups with their values: the key columns, then the counted columns."""
-        counted = places_of(rows.names, self.columns)
+        counted = column_positions(rows.names, self.columns)
         names = [*(rows.names[key] for key in keys), *(f"#{position}" for position in range(len(counted)))]
         return select_columns(rows, [*keys, *counted], names)
 
@@ -384,7 +384,7 @@ class TopK(Aggregator):
     def of(self, groups: Groups) -> ZSet:
         """See `Aggregator.of`."""
         place, rows = groups.place, groups.rows
-        by = [(place_of(rows.names, column), descending) for column, descending in self.by]
+        by = [(column_position(rows.names, column), descending) for column, descending in self.by]
         order = in_order(groups, by)
         (rows_kept,) = positions(
             place.backend, place.xp.arange(len(order)) - groups.starts[groups.group_of_rows] < self.k
@@ -396,7 +396,7 @@ class TopK(Aggregator):
         """See `Aggregator.first`."""
         if any(column.dictionary is not None for column in rows.columns):
             return None
-        return self.k, tuple((place_of(rows.names, column), descending) for column, descending in self.by)
+        return self.k, tuple((column_position(rows.names, column), descending) for column, descending in self.by)
 
     @property
     def sorts_by(self) -> tuple[tuple[ColumnName, bool], ...]:

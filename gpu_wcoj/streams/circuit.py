@@ -204,7 +204,7 @@ class Stream:
         if callable(key):
             if names is None:
                 raise UsageError.missing(
-                    "a key function", "names for its columns", "Write index_with(function, names=[...])."
+                    "a key function", "a name for each of its columns", "Write index_with(function, names=[...])."
                 )
             return self._then(IndexWith(key, names), keys=len(names))
         return self._then(IndexWith(_listed(key), None), keys=len(_listed(key)))

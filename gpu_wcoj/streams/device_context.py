@@ -14,7 +14,7 @@ from gpu_wcoj.backend import Backend
 from gpu_wcoj.data.column import Column, Dictionary, dictionary_of, without_zero_signs
 from gpu_wcoj.data.schema import DataType
 from gpu_wcoj.data.wide import codes_of
-from gpu_wcoj.errors import ColumnError, SchemaError, TypeMismatchError
+from gpu_wcoj.errors import TypeMismatchError
 from gpu_wcoj.join.prefixes import multiply_exactly
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.zset.arrays import BoolArray
@@ -132,11 +132,6 @@ class Place:
         kind = common_type([left.type, right.type], "the column")
         return self.converted(left, kind).stack(self.converted(right, kind), self.xp)
 
-    def concatenated(self, parts: Sequence[Int64Array]) -> Int64Array:
-        """Concatenate arrays; a single array is returned itself."""
-        joined: Int64Array = parts[0] if len(parts) == 1 else self.xp.concatenate(parts)
-        return joined
-
     def nulls(self, like: Column, count: int) -> Column:
         """Return a column of the same type with `count` nulls."""
         xp = self.xp
@@ -171,21 +166,3 @@ def common_type(kinds: Sequence[DataType], what: str) -> DataType:
         return reduce(DataType.common, kinds)
     except TypeMismatchError as error:
         raise TypeMismatchError(f"{what}: {error}") from None
-
-
-def place_of(names: Sequence[str], column: str | int, what: str = "<stream>") -> int:
-    """Return the position of a column given by name or position."""
-    if isinstance(column, str) and column in names:
-        return list(names).index(column)
-    if isinstance(column, int) and not isinstance(column, bool) and -len(names) <= column < len(names):
-        return column % len(names)
-    raise ColumnError(what, str(column), names)
-
-
-def places_of(names: Sequence[str], columns: Sequence[str | int], what: str = "<stream>") -> list[int]:
-    """Return the positions of distinct columns."""
-    positions_of_columns = [place_of(names, column, what) for column in columns]
-    if len(set(positions_of_columns)) < len(positions_of_columns):
-        twice = next(position for position in positions_of_columns if positions_of_columns.count(position) > 1)
-        raise SchemaError.duplicate("column", names[twice], remedy="Name each column once.")
-    return positions_of_columns

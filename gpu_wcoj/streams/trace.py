@@ -8,16 +8,25 @@ from functools import cached_property
 
 import numpy as np
 
+from gpu_wcoj.circuit.aggregate import entries_below
 from gpu_wcoj.data.column import Column
 from gpu_wcoj.data.schema import DataType
 from gpu_wcoj.errors import NegativeWeightError, UsageError, WeightOverflowError
 from gpu_wcoj.join.prefixes import weights_of_rows
 from gpu_wcoj.kernels.protocol import Int64Array
-from gpu_wcoj.streams.device_context import NOTHING, Place, common_type, is_nothing, place_of, places_of
+from gpu_wcoj.streams.device_context import NOTHING, Place, common_type, is_nothing
 from gpu_wcoj.trace.spine import Spine
 from gpu_wcoj.zset.arrays import BoolArray, positions, stacked
 from gpu_wcoj.zset.index import IndexedZSet
-from gpu_wcoj.zset.zset import ZSet, check_arity, code_keys, select_columns, take_rows
+from gpu_wcoj.zset.zset import (
+    ZSet,
+    check_arity,
+    code_keys,
+    column_position,
+    column_positions,
+    select_columns,
+    take_rows,
+)
 
 # Storage layout of traces: the order of columns and the levels of the tries.
 
@@ -75,8 +84,8 @@ class Layout:
         """Return the layout of a trace whose first rows are `zset`."""
         names = zset.names
         data_names = names[:-1] if names[-1:] == (ITERATION,) else names
-        keys = list(range(len(data_names))) if sorting.keys is None else places_of(data_names, sorting.keys)
-        by = [(place_of(data_names, column), down) for column, down in sorting.by]
+        keys = list(range(len(data_names))) if sorting.keys is None else column_positions(data_names, sorting.keys)
+        by = [(column_position(data_names, column), down) for column, down in sorting.by]
         order = list(dict.fromkeys([*keys, *(column for column, _ in by), *range(len(names))]))
         return Layout(
             names,
@@ -324,18 +333,11 @@ class Trace:
             levels = [level[probed] for level in levels]
         if not len(levels[0]):
             return None
-        owners, tails, weights = [], [], []
-        for batch in self.spine.batches:
-            owner, tail, weight = batch.get_by_prefix(levels)
-            if len(owner):
-                owners.append(owner)
-                tails.append([*(level[owner] for level in levels), *tail])
-                weights.append(weight)
-        if not owners:
+        owner, below, weights = entries_below(self.spine.batches, levels, backend)
+        if not len(owner):
             return None
-        joined = [self.place.concatenated(parts) for parts in zip(*tails, strict=True)]
-        owner, weight = self.place.concatenated(owners), self.place.concatenated(weights)
-        return TraceLookup(owner if probed is None else probed[owner], self.layout.columns(joined, self.place), weight)
+        columns = self.layout.columns([*(level[owner] for level in levels), *below], self.place)
+        return TraceLookup(owner if probed is None else probed[owner], columns, weights)
 
     def weights_of(self, rows: ZSet) -> Int64Array:
         """Return the weight of each of these rows in the trace, 0 if absent."""

@@ -491,7 +491,7 @@ def tables_of(graph: Any, vertices: Any, edges: Any, scan: bool = False) -> tupl
     if graph is None:
         if edges is None:
             raise UsageError.missing(
-                "a motif", "edges", "Pass edges=..., and vertices=... if they have columns, or a GraphFrame."
+                "a motif", "a table of edges", "Pass edges=..., and vertices=... if they have columns, or a GraphFrame."
             )
         return vertices, edges
     if vertices is not None or edges is not None:

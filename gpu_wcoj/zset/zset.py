@@ -832,16 +832,21 @@ def filter_rows(zset: ZSet, condition: BoolArray | Callable[..., Any]) -> ZSet:
         from gpu_wcoj.arrow import to_numpy
 
         condition = condition(*map(to_numpy, zset.columns))
-    mask = np.ma.filled(condition, False) if is_masked_array(condition) else np.asarray(condition)
-    if mask.shape != zset.weights.shape or mask.dtype != bool:
+    return take_rows(zset, as_mask(condition, len(zset)))
+
+
+def as_mask(condition: Any, n_rows: int) -> BoolArray:
+    """Return what a condition returned as a mask of the rows; a null counts as False."""
+    mask: BoolArray = np.ma.filled(condition, False) if is_masked_array(condition) else np.asarray(condition)
+    if mask.shape != (n_rows,) or mask.dtype != bool:
         raise UsageError.mismatch(
             "the filter",
             "has the wrong shape or type",
             f"{mask.dtype} of shape {mask.shape}",
-            f"a boolean mask of shape {zset.weights.shape}",
+            f"a boolean mask of shape {(n_rows,)}",
             "Return one boolean per row; a function gets one array per column.",
         )
-    return take_rows(zset, mask)
+    return mask
 
 
 def map_rows(
@@ -853,7 +858,7 @@ def map_rows(
     if not callable(to):
         if isinstance(to, str):
             raise UsageError.wrong_type("to", to, "a list of columns", f"Write [{to!r}].")
-        return select_columns(zset, [_position(zset, column) for column in to], names)
+        return select_columns(zset, [column_position(zset.names, column) for column in to], names)
     pairs = []
     for row, weight in zset.rows():
         mapped = to(row)
@@ -863,12 +868,22 @@ def map_rows(
     return type(zset).from_rows(pairs, names)
 
 
-def _position(zset: ZSet, column: str | int) -> int:
-    if isinstance(column, str) and column in zset.names:
-        return zset.names.index(column)
-    if isinstance(column, int) and -len(zset.names) <= column < len(zset.names):
-        return column % len(zset.names)
-    raise ColumnError(None, str(column), zset.names)
+def column_position(names: Sequence[str], column: str | int, table: str = "the Z-set") -> int:
+    """Return the position of a column given by name or position."""
+    if isinstance(column, str) and column in names:
+        return names.index(column)
+    if isinstance(column, int) and not isinstance(column, bool) and -len(names) <= column < len(names):
+        return column % len(names)
+    raise ColumnError(None, str(column), names, table=table)
+
+
+def column_positions(names: Sequence[str], columns: Sequence[str | int], table: str = "the Z-set") -> list[int]:
+    """Return the positions of distinct columns."""
+    found = [column_position(names, column, table) for column in columns]
+    if len(set(found)) < len(found):
+        twice = next(position for position in found if found.count(position) > 1)
+        raise SchemaError.duplicate("column", names[twice], remedy="Name each column once.")
+    return found
 
 
 def select_columns(zset: ZSet, places: Sequence[int], names: Sequence[str] | None = None) -> ZSet:

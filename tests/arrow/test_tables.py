@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 from decimal import Decimal
-from pathlib import Path
 
 import duckdb
 import numpy as np
@@ -76,24 +75,6 @@ def test_a_column_that_only_looks_like_an_index_stays():
         assert as_table(table.replace_schema_metadata({b"pandas": metadata}))[0] == ("__index_level_0__",)
 
 
-def test_tables_that_other_libraries_cannot_export_are_refused():
-    with pytest.raises(TypeMismatchError, match="mixes types: 1 .row 0. and .x. .row 1."):
-        as_table(pd.DataFrame({"a": [1, "x"]}))
-    with pytest.raises(SchemaError, match="Duplicate column names"):
-        as_table(pd.DataFrame([[1, 2]], columns=["a", "a"]))
-    with pytest.raises(TypeMismatchError, match=r"is not a table: got .*Expr', expected a table"):
-        as_table(pl.col("a"))
-    for wrong in ("edges.csv", Path("edges.csv")):
-        with pytest.raises(
-            TypeMismatchError,
-            match=r"relation 'edge' is not a table: got 'edges.csv', expected a table.\n  Read the file",
-        ):
-            as_table(wrong, "relation 'edge'")
-    for wrong in (None, 5, b"x"):
-        with pytest.raises(TypeMismatchError, match="relation 'edge' is not a table: got .*expected a table"):
-            as_table(wrong, "relation 'edge'")
-
-
 def test_one_array_is_one_column():
     for array in (
         pa.array([1, 2]),
@@ -104,17 +85,6 @@ def test_one_array_is_one_column():
     ):
         names, (column,) = as_table(array)
         assert (names, column.codes.tolist()) == (("c0",), [1, 2])
-
-
-def test_dicts_of_columns_are_checked():
-    with pytest.raises(SchemaError, match=r"a key of the dict is not a column name: got \(1, 2\)"):
-        as_table({(1, 2): 1})
-    with pytest.raises(SchemaError, match="column 'a' has 1 values and column 'b' has 2"):
-        as_table({"a": [1], "b": np.array([1, 2])})
-    with pytest.raises(TypeMismatchError, match="column 'a' is not a column: got 'xy', expected an array or a list"):
-        as_table({"a": "xy"})
-    with pytest.raises(TypeMismatchError, match="column 'a' mixes types: 1"):
-        as_table({"a": [1, "x"]})
 
 
 # NumPy
@@ -156,20 +126,6 @@ def test_structured_and_plain_arrays():
     assert columns[1].codes.tolist() == [2, 4, 6]
 
 
-def test_arrays_without_a_place_are_refused():
-    for shape in ((), (1, 1, 1)):
-        with pytest.raises(SchemaError, match="expected one or two dimensions"):
-            as_table(np.zeros(shape))
-    with pytest.raises(SchemaError, match=r"column 'a' has the wrong shape: got \(1, 1\), expected a single dimension"):
-        as_table({"a": np.zeros((1, 1))})
-    with pytest.raises(UnsupportedTypeError, match="an array of type 'complex128' is not supported"):
-        as_table(np.zeros(1, complex))
-    with pytest.raises(UnsupportedTypeError, match="type 'halffloat' is not supported"):
-        as_table(np.zeros(1, np.float16))
-    with pytest.raises(UnsupportedTypeError, match=r"timedelta64\[M\].*months and years differ in length"):
-        as_table(np.zeros(1, "m8[M]"))
-
-
 # Python values
 
 
@@ -201,19 +157,6 @@ def test_integers_outside_int64_are_refused_by_value(integers):
         as_table([(value,) for value in integers])
     with pytest.raises(TypeMismatchError, match=rf"the value {integers[1]} \(row 1\) is outside int64"):
         as_table({"a": integers})
-
-
-@pytest.mark.parametrize(
-    "mixed", [[1, 2.5], [1, True], ["x", b"x"], [1, "x"], [dt.date(2020, 1, 1), dt.datetime(2020, 1, 1)]]
-)
-def test_mixed_types_are_refused(mixed):
-    with pytest.raises(TypeMismatchError, match="mixes types: .*row 0.*row 2"):
-        encode_values([mixed[0], None, mixed[1]])
-
-
-def test_mixed_zones_are_refused():
-    with pytest.raises(TypeMismatchError, match="mixes zones"):
-        encode_values([dt.datetime(2020, 1, 1), dt.datetime(2020, 1, 1, tzinfo=dt.UTC)])
 
 
 @pytest.mark.parametrize(

@@ -155,14 +155,6 @@ def test_what_differs_is_said(copy: Path) -> None:
     Checkpoint.open(copy, program=Program("% the same\n" + SET_TEXT, keep=["corner"])).close()
 
 
-@pytest.mark.parametrize("path", ["s3://bucket/x", "gs://b", "hdfs://n/x", "file:///tmp/x", "abfss://c@a/x"])
-def test_urls_are_refused_by_name(path: str) -> None:
-    with pytest.raises(UsageError, match="not a path of a local or mounted file system"):
-        new_program().checkpoint(path)
-    with pytest.raises(UsageError, match=path.partition("/")[0]):
-        Program.restore(path)
-
-
 def test_folders_without_a_checkpoint(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="holds no checkpoint"):
         Program.restore(tmp_path)

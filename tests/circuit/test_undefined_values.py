@@ -310,11 +310,12 @@ class Interrupt:
         self.at, self.lines, self.where = line_number, 0, ("", 0)
 
     def __enter__(self):
+        self.before = sys.gettrace()  # of coverage, if it measures this run
         sys.settrace(self.trace)
         return self
 
     def __exit__(self, *raised):
-        sys.settrace(None)
+        sys.settrace(self.before)
 
     def trace(self, frame, event, argument):
         if "/gpu_wcoj/" not in frame.f_code.co_filename:

@@ -32,38 +32,6 @@ def test_a_schema_in_edn(form):
     assert Database(TEXTS[form]).attributes == {":g/to": "ref", ":name": None}
 
 
-REFUSED = {
-    "no schema": (7, "the schema has the wrong type: got 7 of type 'int'"),
-    "no ident": ([{":db/valueType": ":db.type/ref"}], "needs ':db/ident', which is missing"),
-    "no name": ({3: {}}, "3 is not the name of an attribute"),
-    "a name of ours": ({":db/name": {}}, "':db/name' is not the name of an attribute"),
-    "twice": ([{":db/ident": ":a"}, {":db/ident": "a"}], "':a' is given twice in the schema"),
-    "no map": ({":a": ":db.type/long"}, "the properties of attribute ':a' have the wrong type: got ':db.type/long'"),
-    "unknown property": (
-        {":a": {":db/valuetype": "long"}},
-        "unknown property ':db/valuetype' of attribute ':a': .* Did you mean ':db/valueType'?",
-    ),
-    "unknown type": ({":a": {":db/valueType": ":db.type/lnog"}}, "Did you mean ':db.type/long'?"),
-    "unknown cardinality": (
-        {":a": {":db/cardinality": "few"}},
-        "':db/cardinality'|:db/cardinality='few' is not allowed",
-    ),
-    "component of no entity": ({":a": {":db/isComponent": True}}, "component of the wrong type: got 'None'"),
-    "component by a number": ({":a": {":db/isComponent": 1}}, "=1 is not allowed: expected True or False"),
-    "unique and many": (
-        {":a": {"unique": "identity", "cardinality": "many"}},
-        "':db/unique' of attribute ':a' and :db.cardinality/many cannot be combined",
-    ),
-}
-
-
-@pytest.mark.parametrize("case", REFUSED)
-def test_what_is_no_schema_is_refused(case):
-    given, message = REFUSED[case]
-    with pytest.raises(SchemaError, match=message.replace("?", r"\?")):
-        Database(given)
-
-
 def test_a_text_that_is_no_edn_is_refused_with_its_place():
     with pytest.raises(EdnSyntaxError, match="line 2, column 1"):
         Database("{:a {}\n7 {}}")

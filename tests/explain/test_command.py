@@ -167,35 +167,3 @@ def test_files_that_a_program_names_itself(capfd, tmp_path, graph):
     assert not (tmp_path / "triangle.csv").exists()
     path.write_text("out(1). out(2). twice(a, b) :- out(a), out(b).")
     assert re.search(r"^tick 0 on cpu in ", explained(capfd, path, "--analyze"), re.MULTILINE)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "match"),
-    [
-        (["--analyze"], "--analyze needs a tick to explain, which is missing.\n.*Give --input"),
-        (
-            ["--analyze", "--stats", "FOLDER"],
-            "a tick to explain, which is missing.\n.*leave out --stats, and give --input",
-        ),
-        (["--stats", "nowhere"], "'nowhere' needs statistics.json or a checkpoint, which is missing"),
-        (["--stats", "FOLDER"], "statistics.json' cannot be read"),
-        (["--stats", "FOLDER", "--input", "edge=GRAPH"], "has statistics without rows"),
-        (["--save-stats", "FOLDER"], "--save-stats needs a state with rows, which is missing"),
-        (["--format", "dot"], 'Choose from: "text", "json", "mermaid", "svg", "html"'),
-        (["--output", "/dev/null/x"], "'/dev/null/x' cannot be written"),
-        (["--input", "egde=GRAPH"], "unknown relation 'egde'"),
-        (["--input", "edge=GRAPH?tick=0"], "--input is one tick"),
-        (["--input", "edge=nothing"], "'nothing' cannot be read"),
-        (["--changes", "edge=GRAPH", "--tick-rows", "0"], "--tick-rows=0 is not allowed"),
-        (["--input", "edge=GRAPH", "--tick-rows", "5"], "--input is one tick"),
-        (["--input", "edge=GRAPH", "--count"], "Add --analyze"),
-        (["--strategy", "hash"], 'Choose from: "auto", "wcoj", "binary"'),
-    ],
-)
-def test_mistakes(capfd, tmp_path, graph, arguments, match):
-    (tmp_path / "stats").mkdir()
-    (tmp_path / "stats" / "statistics.json").write_text("{}")
-    arguments_given = [
-        part.replace("GRAPH", str(graph)).replace("FOLDER", str(tmp_path / "stats")) for part in arguments
-    ]
-    assert re.search(match, complaint(capfd, "explain", "-e", TRIANGLE, *arguments_given))

@@ -62,60 +62,6 @@ def test_a_byte_order_mark_inside_is_text(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "options", "match"),
-    [
-        ("g.txt", "1 2\n# c\n3\n", "", "line 3: 1 fields where the lines before have 2: '3'"),
-        ("g.txt", "1 2\n3 4 5\n", "", "line 2: 3 fields"),
-        ("g.txt", "1 2\n\n3 x\n", "", "line 3: 'x' is text, but '2' in the same column is a number .*line 1"),
-        ("g.txt", "src dst\n1 2\n", "", "line 2: '1' is a number, but 'src' in the same column is text"),
-        ("g.txt", "1 0x1F\n1 2\n", "", "line 2: '2' is a number, but '0x1F'"),
-        ("g.txt", f"1 2\n3 {2**63}\n", "", f"line 2: '{2**63}' is not an integer of 64 bits"),
-        (
-            "g.txt",
-            "1 2\n3 x\n",
-            "?columns=0,1&types=int64,float64",
-            "line 2: 'x' is not a number, as 'types' says.*\n.*header=yes",
-        ),
-        ("g.txt", "1 2\n3 4.5\n", "?columns=0,1&types=int64,int64", "line 2: '4.5' is not an integer"),
-        ("g.txt", b"a b\nc \xff\n", "?header=no", r"line 2: b'\\xff' is not UTF-8"),
-        ("g.txt", b"a \xff\n", "", "line 1: not UTF-8"),
-        ("g.txt", b"a b\n\n\xff\n", "?header=no", r"line 3: 1 fields where the lines before have 2: '\\xff'"),
-        ("g.csv", '1,2\n3,"4\n', "?header=no", "line 2: a quoted value that does not end"),
-        ("g.txt", b"\0\0\0\0\n", "", "not text: it holds zero bytes"),
-        ("g.csv", "", "", "is empty: it has not even names of columns.\n.*header=no"),
-        ("g.csv", "\n", "", "is empty: it has not even names"),
-        ("g.csv", "src,dst\n", "?skip=1", "is empty: it has not even names"),
-        ("g.txt", "# only\n", "?header=yes", "is empty: it has not even names"),
-        ("g.csv", "a,1\n2,3\n", "", "line 1: 'a,1' may be names of columns or a row"),
-        (
-            "g.csv",
-            'a,b\n1,2\n"x\ny",2\n',
-            "?columns=0,1&types=string,int64",
-            "line 3: a quoted value that does not end",
-        ),
-        ("g.csv", "a,b\r1,2\r", "", "line 1: a carriage return inside a line"),
-        ("g.csv", b"\xff\xfe1\0,\0", "", "UTF-16"),
-        ("g.txt", b"\x28\xb5\x2f\xfd....", "", "is not a whole zstd file"),
-        ("g.txt", b"BZh9....", "", "is not a whole bzip2 file"),
-        ("g.txt", b"\xfd7zXZ\0....", "", "is not a whole xz file"),
-        (
-            "g.txt",
-            b"PK\x03\x04....",
-            "",
-            "a zip archive.\n  Text files may be plain UTF-8, or compressed with gzip, bz",
-        ),
-        ("g.txt.zst", "1 2\n", "", "called .zst but is not"),
-        ("g.txt.gz", "1 2\n", "", "called .gz but is not"),
-    ],
-)
-def test_bad_text(tmp_path: Path, name: str, text: str | bytes, options: str, match: str):
-    with pytest.raises(InputFileError, match=match) as caught:
-        read_text(tmp_path / name, text, options)
-    assert name in str(caught.value)
-    assert "\n\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
     ("name", "text", "options", "names", "types"),
     [
         ("g.csv", "src,dst\n", "?header=yes", ["src", "dst"], [pa.null(), pa.null()]),

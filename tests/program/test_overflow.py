@@ -111,3 +111,24 @@ def test_products_that_fit_and_whose_sum_does_not(bag, way):
         program.step_counts(last) if way == "step_counts" else program.step(last)
     assert program.relation("h").rows() == [((0,), weight if bag else 1)]
     assert program.count("g") == 3
+
+
+@pytest.mark.parametrize(("extreme", "best"), [("min", 5), ("max", 9)])
+def test_extremes_of_rows_whose_weights_together_leave_int64(extreme, best):
+    program = gw.Program(f"h(k, {extreme}(x)) :- r(k, x, y).", bag=True)
+    rows = [((1, best, 1), 2**62), ((1, best, 2), 2**62)]
+    assert program.step({"r": [*rows, ((1, 7, 1), 1)]})["h"].to_dict() == {(1, best): 1}
+    assert program.step({"r": [((1, best, 1), -(2**62))]})["h"].to_dict() == {}
+    assert program.step({"r": [((1, best, 2), -(2**62))]})["h"].to_dict() == {(1, best): -1, (1, 7): 1}
+
+
+def test_negated_atoms_beside_products_that_fit_and_whose_sum_does_not():
+    """The weights of all rows together leave int64, so each is counted exactly."""
+    program = gw.Program("h(x, y) :- r(x), q(y), !s(x).", bag=True)
+    weight = 2**31 * (2**31 - 1)
+    rows = {"r": [((x,), 2**31) for x in range(4)], "q": [((0,), 2**31 - 1)], "s": []}
+    assert program.step(rows)["h"].to_dict() == {(x, 0): weight for x in range(4)}
+    assert program.step({"s": [((1,), 3), ((2,), 1)]})["h"].to_dict() == {(1, 0): -weight, (2, 0): -weight}
+    change = {"s": [((1,), -2), ((2,), -1)], "r": [((3,), -(2**31))]}
+    assert program.step(change)["h"].to_dict() == {(2, 0): weight, (3, 0): -weight}
+    assert program.relation("h").to_dict() == {(0, 0): weight, (2, 0): weight}

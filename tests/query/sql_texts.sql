@@ -566,6 +566,10 @@ SELECT a FROM t SEMI JOIN s ON t.a = s.a
 SELECT a FROM t ANTI JOIN s ON t.a = s.a
 SELECT t.a FROM t ASOF JOIN s ON t.a >= s.a
 SELECT t.a, q.c FROM t, LATERAL (SELECT c FROM s WHERE s.a = t.a) q
+SELECT COALESCE(a IN (SELECT a FROM s), b IN (SELECT c FROM s), FALSE) AS q FROM t
+SELECT COALESCE((SELECT MAX(c) FROM s WHERE s.a = t.a), b, 0) AS q FROM t
+SELECT NULLIF(a IN (SELECT a FROM s), TRUE) AS q FROM t
+SELECT q.a FROM t LEFT JOIN (SELECT a FROM s WHERE FALSE) q ON q.a = t.a
 -- These are refused, when they are read or with the first rows.
 SELECT a FROM t WHERE EXISTS (SELECT COUNT(*) FROM s WHERE s.a = t.a)
 SELECT a FROM t WHERE NOT EXISTS (SELECT COUNT(*) FROM s WHERE s.a = t.a)

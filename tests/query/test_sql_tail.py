@@ -22,13 +22,10 @@ from bench.sql.tables import tables
 from gpu_wcoj.arrow import sql_expressions
 from gpu_wcoj.errors import (
     AggregateOverflowError,
-    CalculationError,
     ColumnError,
     MemoryBudgetError,
     RowBudgetError,
-    SqlSyntaxError,
     TimeBudgetError,
-    TypeMismatchError,
     UnknownRelationError,
     UnsupportedError,
     UnsupportedTypeError,
@@ -247,50 +244,6 @@ class TestDialects:
             gw.query("SELECT random(), a FROM t", t={"a": [1], "A": [2]}, dialect="postgres")
 
 
-class TestMistakes:
-    @pytest.mark.parametrize(
-        ("text", "error", "says"),
-        [
-            ("SELECT random() + zz FROM e", ColumnError, r"no column 'zz' \(line 1, column 19\)"),
-            ("SELECT random() + e.zz FROM e", ColumnError, r"no column 'zz' \(line 1, column 21\)"),
-            ("SELECT random() + x.src FROM e", UnknownRelationError, r"'x' \(line 1, column 19(?s:.*)reach are: 'e'"),
-            ("SELECT random() FROM ee", UnknownRelationError, "unknown relation 'ee'(?s:.*)Did you mean 'e'"),
-            ("SELECT random() FROM s.e", UnsupportedError, "names with a schema or catalog"),
-            ("SELECT random() FROM 'x.parquet'", UnknownRelationError, "unknown relation 'x.parquet'"),
-            ("SELECT count(*) FROM read_csv('/etc/passwd')", UnsupportedError, "a query does not read files"),
-            ("SELECT nosuch(src) FROM e", UnsupportedError, "unknown function 'nosuch'"),
-            (
-                "SELECT src, max(w + random()) FROM e",
-                SqlSyntaxError,
-                r"must appear in the GROUP BY.*\(line 1, column 8",
-            ),
-            ("SELECT random() + [1] FROM e", TypeMismatchError, r"no function matches.*\(line 1, column"),
-            ("SELECT rank() OVER (, src FROM e", SqlSyntaxError, "line 1"),
-            ("SELECT CAST(name AS INTEGER), random() FROM n", CalculationError, "(?s)could not convert.*TRY_CAST"),
-            ("SELECT random() FROM e; SELECT 1 FROM e", SqlSyntaxError, "there is a relation 'answer' already"),
-        ],
-    )
-    def test_one_clear_message(self, text, error, says):
-        with pytest.raises(error, match=says):
-            gw.query(text, e=EDGE, n=NODE, language="sql")
-
-    @pytest.mark.parametrize(
-        "text", ["COPY e TO 'x'", "ATTACH 'x'", "PRAGMA version", "SET threads = 1", "INSERT INTO e VALUES (1, 2, 3)",
-                 "CREATE TABLE x AS SELECT rank() OVER () FROM e", "DROP TABLE e", "INSTALL httpfs"],
-    )  # fmt: skip
-    def test_only_queries_are_answered(self, text):
-        with pytest.raises((UnsupportedError, SqlSyntaxError)):
-            gw.query(text, e=EDGE, language="sql")
-
-    def test_sets_are_left_to_the_engine(self):
-        with pytest.raises(UnsupportedError, match="RANDOM is not supported"):
-            gw.query("SELECT random() FROM e", e=EDGE, bag=False)
-
-    def test_views_are_left_to_the_engine(self):
-        with pytest.raises(UnsupportedError, match="RANDOM is not supported"):
-            gw.view("SELECT random() FROM e", e=EDGE)
-
-
 class TestLimits:
     def test_rows(self):
         text = "SELECT src, rank() OVER (ORDER BY src) FROM e"
@@ -371,13 +324,6 @@ def test_summarize():
     assert [row[0] for row in result.rows()] == ["id", "k", "v"]
 
 
-def test_views_say_what_to_write_for_pivot():
-    with pytest.raises(UnsupportedError, match=r"(?s)PIVOT is not supported without values.*ON k IN \('a', 'b'\)"):
-        gw.view("PIVOT t ON k USING sum(v)", t=PIVOTED)
-    with pytest.raises(UnsupportedError, match="PIVOT is not supported"):
-        gw.view("SELECT * FROM t PIVOT (sum(v) FOR k IN ('a'))", t=PIVOTED, dialect="snowflake")
-
-
 class TestFirstTries:
     """What users of DuckDB type first."""
 
@@ -398,23 +344,6 @@ class TestFirstTries:
         answer = gw.query(text, t=self.TABLE)
         assert answer.to_arrow().column_names == [name]
         assert sorted(map(str, answer.to_arrow()[name].to_pylist())) == sorted(map(str, values))
-
-    @pytest.mark.parametrize(
-        ("text", "error", "says"),
-        [
-            ("SELECT id FROM t WHERE price > 'x'", TypeMismatchError, r"'x' is not a number \(line 1, column 24\)"),
-            ("SELECT id FROM t WHERE id IN ('1', 'x')", TypeMismatchError, "the text 'x' is not a number"),
-            ("SELECT id FROM t WHERE day > '1970-13-01'", TypeMismatchError, r"'1970-13-01' is not .*column 24\)"),
-            ('SELECT id FROM t WHERE name = "a"', ColumnError, "A text stands in single quotes: 'a'"),
-            ("SELECT roun(price) FROM t", UnsupportedError, "Did you mean 'ROUND'"),
-            ("SELECT id FROM 'no.parquet'", UnknownRelationError, "There is no file 'no.parquet'"),
-            ("SELECT id FROM t WHERE id = $1", UnsupportedError, "Write the value into the text"),
-            ("SELECT id FROM t LIMIT -1", SqlSyntaxError, "LIMIT/OFFSET cannot be negative"),
-        ],
-    )
-    def test_mistakes(self, text, error, says):
-        with pytest.raises(error, match=says):
-            gw.query(text, t=self.TABLE)
 
     def test_texts_that_are_numbers_compare(self):
         assert gw.query("SELECT id FROM t WHERE price > '1.75'", t=self.TABLE).rows() == [(2,)]

@@ -150,3 +150,17 @@ def test_numbers_of_more_than_63_bits(ticks, kind):
         }
         for name, answer in expected.items():
             assert literal(answers[name]) == answer, name
+
+
+def test_a_multiway_join_in_a_loop_is_exact_where_the_sum_of_its_weights_leaves_int64():
+    circuit = streams.Circuit(backend="cpu")
+    loop = circuit.subcircuit()
+    rows = loop.introduce(circuit.source("s"))
+    circuit.sink("pairs", loop.eliminate(loop.multiway("h(a, b) :- s(a), s(b).", {"s": rows})))
+    weights = Counter(dict.fromkeys(range(3), 2**30))
+    pairs: Counter[tuple[int, int]] = Counter()
+    for change in (weights, {1: -(2**30)}, {0: 2**30, 2: -(2**30)}):
+        if change is not weights:
+            weights.update(change)
+        pairs.update(literal(circuit.step({"s": zset(change)})["pairs"]))
+        assert pairs == Counter({(a, b): weights[a] * weights[b] for a in weights for b in weights})

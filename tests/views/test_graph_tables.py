@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import gpu_wcoj as gw
-from gpu_wcoj.errors import ColumnError, SchemaError, TypeMismatchError, UsageError
+from gpu_wcoj.errors import TypeMismatchError, UsageError
 
 PEOPLE = {"id": ["a", "b", "c"], "name": ["Ann", "Bo", "Cy"], "tags": [["x"], [], None]}
 CALLS = {"src": ["a", "b", "c"], "dst": ["b", "c", "a"], "kind": ["p", "q", None], "x": [1.5, 2.0, None]}
@@ -127,41 +127,6 @@ def test_matches_as_a_z_set_and_as_text():
 
 
 LINES = {"src": [1], "dst": [2], "n": [3]}
-
-
-@pytest.mark.parametrize(
-    ("options", "error", "message"),
-    [
-        ({"edges": None}, UsageError, "a motif needs edges, which is missing"),
-        ({"columns": ["x"]}, UsageError, "unknown column of the motif 'x': expected one of 'a', 'b', 'e'"),
-        ({"columns": ["e.m"]}, ColumnError, "relation 'edges' has no column 'm'"),
-        ({"columns": ["a.n"]}, ColumnError, "relation 'vertices' has no column 'n'"),
-        ({"columns": "a"}, UsageError, "columns has the wrong type: got str"),
-        ({"columns": [1]}, UsageError, "an element of columns has the wrong type: got int"),
-        ({"columns": []}, UsageError, "columns is empty: expected at least one column"),
-        ({"columns": ["a", "a"]}, UsageError, "the column 'a' is given twice in columns"),
-        ({"where": "e.m = 1"}, SchemaError, r"has no column 'm' \(line 1, column 1 of <where>\)"),
-        ({"where": "a.n = 1"}, SchemaError, "relation 'vertices' has no column 'n'"),
-        ({"where": "e.n = 'x'"}, TypeMismatchError, "the text 'x' is compared with 'e.n', which has numbers"),
-        ({"src": "from"}, SchemaError, r"the edges need a column 'from', which is missing.*\n.*Name it: src='...'"),
-        ({"vertices": {"key": [1]}}, SchemaError, r"the vertices need a column 'id', which is missing"),
-        ({"vertices": {"id": [1, 2, 1]}}, SchemaError, "the vertices have several rows of the id 1: got 2"),
-        ({"vertices": {"id": [1, None]}}, SchemaError, "the vertices, column 'id': row 1 is null"),
-        ({"vertices": {"id": ["x"]}}, TypeMismatchError, "joins relation"),
-        ({"edges": {"src": [1, None], "dst": [1, 2]}}, SchemaError, "the edges, column 'src': row 1 is null"),
-        ({"edges": {**LINES, "_row": [1]}}, SchemaError, "the edges have a column '_row', a name that is reserved"),
-        ({"edges": [(1, 2, 3)]}, SchemaError, "the edges need a column 'src'"),
-        ({"edges": gw.ZSet.from_dict({(1, 2): -1}, ["src", "dst"])}, UsageError, "have a row of negative weight"),
-        ({"edges": 5}, TypeMismatchError, "is not a table: got 'builtins.int', expected a table"),
-        ({"ids": {"e": [1]}}, UsageError, "ids= names an unknown vertex 'e'"),
-        ({"ids": {"a": {"x": [1], "y": [2]}}}, SchemaError, "have the wrong number of columns: got 2, expected 1"),
-        ({"bag": True}, UsageError, "the option 'bag' for a motif is not supported"),
-        ({"semantics": "iso"}, UsageError, "unknown semantics 'iso'"),
-    ],
-)
-def test_what_does_not_fit_is_refused(options, error, message):
-    with pytest.raises(error, match=message):
-        gw.find("(a)-[e]->(b)", **{"edges": LINES, **options})
 
 
 KINDS = {

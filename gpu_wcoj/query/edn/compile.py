@@ -75,6 +75,7 @@ from gpu_wcoj.query.ir import (
     Rule,
     Rules,
     Variable,
+    unique_names,
     variables_of,
 )
 
@@ -132,24 +133,6 @@ def datalog_name(name: str) -> str:
     """
     cleaned = re.sub(r"\W", "_", name.removeprefix("?"))
     return cleaned if re.match(r"[A-Za-z]", cleaned) else f"v{cleaned}"
-
-
-def unique_names(names: Mapping[int, str]) -> tuple[str, ...]:
-    """Return column names without duplicates: repeated names get a numeric suffix.
-
-    Examples
-    --------
-    >>> unique_names({0: "x", 1: "x", 2: "y"})
-    ('x', 'x_2', 'y')
-    """
-    names_: list[str] = []
-    for name in names.values():
-        suffix, candidate = 1, name
-        while candidate in names_:
-            suffix += 1
-            candidate = f"{name}_{suffix}"
-        names_.append(candidate)
-    return tuple(names_)
 
 
 # Translation of clauses to parts of a rule body.
@@ -871,14 +854,14 @@ class _QueryCompiler:
             self.compiler.rules = {1: Rule(Atom(output, terms), (Atom(EMPTY_INPUT, terms),))}
         types = tuple(map(self._type, query.find))
         labels = query.labels
-        names = labels[1] if labels else unique_names(dict(enumerate(map(_column_name, query.find))))
+        names = labels[1] if labels else unique_names(map(_column_name, query.find))
         written = (*self.compiler.rules.values(), *self._unread())
         used = Rules(written).inputs
         rules = Rules(
             written,
             (
                 *self._declarations(used),
-                Declaration(output, unique_names(dict(enumerate(names))), (None,) * len(names)),
+                Declaration(output, unique_names(names), (None,) * len(names)),
             ),
             (output,),
         )
@@ -1012,7 +995,7 @@ class _QueryCompiler:
         for name, relation in compiler.columns.items():
             if relation.columns:
                 types = relation.types or (None,) * len(relation.columns)
-                columns = unique_names(dict(enumerate(relation.columns)))
+                columns = unique_names(relation.columns)
                 declarations.append(Declaration(name, columns, types, is_binding=False))
         for name, rows in compiler.rows.items():
             kinds = tuple(None if kind is None else ENGINE[kind] for kind in rows.types)

@@ -14,7 +14,7 @@ from gpu_wcoj.query.sql.conditions import TRUE_VALUE
 from gpu_wcoj.query.sql.expressions import Expressions
 from gpu_wcoj.query.sql.pivot import unfolded
 from gpu_wcoj.query.sql.scope import Branch, Derived, OuterReferenceError, Scope, Source, column_name
-from gpu_wcoj.query.sql.source import check_parts, describe_node, is_grouped, is_unnest, unique, windows_in
+from gpu_wcoj.query.sql.source import check_parts, describe_node, is_grouped, is_unnest, windows_in
 
 if TYPE_CHECKING:
     from sqlglot.expressions import Column as ColumnNode
@@ -317,7 +317,7 @@ class FromClause(Expressions):
         """Return joined relations under one name, which hides their names."""
         alias = node.args["alias"]
         check_parts(alias, self.place, "this")
-        names = unique([name for name, _ in joined.scope.visible], self.place.names)
+        names = self.place.names.unique([name for name, _ in joined.scope.visible])
         columns = tuple((name, column) for name, (_, column) in zip(names, joined.scope.visible, strict=True))
         scope = Scope((Source(alias.name, columns),), columns, joined.scope.parent, joined.scope.outer_refused)
         return replace(joined, scope=scope)

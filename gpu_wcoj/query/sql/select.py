@@ -71,7 +71,6 @@ from gpu_wcoj.query.sql.source import (
     is_grouped,
     is_unnest,
     refused_statement,
-    unique,
     windows_in,
 )
 
@@ -419,7 +418,7 @@ class Queries(FromClause):
             raise self.place.wrong(
                 f"there are {len(names)} names for {len(derived.columns)} columns", node.args.get("alias") or node
             )
-        return replace(derived, columns=unique(names, self.place.names))
+        return replace(derived, columns=self.place.names.unique(names))
 
     # LIMIT, DISTINCT ON and QUALIFY: the first rows of a query, or of each group.
 
@@ -489,7 +488,7 @@ class Queries(FromClause):
             own = [value_of.get(self.identity(key, scope), NULL) for key in keys]
             rows.append((branch, (*own, *results, *(self._mask(mask, value_of, scope) for mask in masks))))
         if not rows:
-            return Derived(unique([name for _, name in items], self.place.names), ())
+            return Derived(self.place.names.unique([name for _, name in items]), ())
         columns = [*keys, *calls, *masks]
         if len(sets) > 1:
             union = Derived(tuple(f"c{i}" for i in range(len(columns))), tuple(self.unify_rows(rows)))
@@ -557,7 +556,7 @@ class Queries(FromClause):
                 raise self.place.wrong("QUALIFY needs a window function; write WHERE or HAVING", qualify)
             branches = [after for branch in branches for after in self.truth(condition, TRUE_VALUE, scope, branch)]
         rows = [(bare(where), values) for branch in branches for where, values in self.each(nodes, scope, branch)]
-        return Derived(unique([name for _, name in items], self.place.names), tuple(self.unify_rows(rows, nodes)))
+        return Derived(self.place.names.unique([name for _, name in items]), tuple(self.unify_rows(rows, nodes)))
 
     # Window functions: heads that DuckDB computes, one for each way to partition.
 

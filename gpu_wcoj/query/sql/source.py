@@ -21,6 +21,7 @@ from gpu_wcoj.errors import (
     nearest,
     pointed,
 )
+from gpu_wcoj.query.ir import unique_names
 
 if TYPE_CHECKING:
     from sqlglot import Token
@@ -103,6 +104,16 @@ class Names:
         """Return a key that equal names of the text share, after `fold`."""
         return str(name) if self.has_case else self.folded(name)
 
+    def unique(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Return names of columns, with numbers appended to repeated ones.
+
+        Examples
+        --------
+        >>> Names("duckdb").unique(["x", "y", "x", "X"]), Names("postgres").unique(["x", "x", "X"])
+        (('x', 'y', 'x_1', 'X_2'), ('x', 'x_1', 'X'))
+        """
+        return unique_names(names, 1, self.key)
+
     def matching(self, name: str, is_quoted: bool, candidates: Iterable[str], *, is_table: bool = False) -> list[str]:
         """Return the candidates that a name refers to; several if the dialect equates them.
 
@@ -140,26 +151,6 @@ class Names:
                 node.set("this", Quoted(node.this))
             else:
                 node.set("this", self.folded(node.this))
-
-
-def unique(names: Sequence[str], rules: Names) -> tuple[str, ...]:
-    """Return names of columns, with numbers appended to repeated ones.
-
-    Examples
-    --------
-    >>> unique(["x", "y", "x", "X"], Names("duckdb")), unique(["x", "x", "X"], Names("postgres"))
-    (('x', 'y', 'x_1', 'X_2'), ('x', 'x_1', 'X'))
-    """
-    result: list[str] = []
-    taken: set[str] = set()
-    for name in names:
-        suffix, candidate = 0, name
-        while (key := rules.key(candidate)) in taken:
-            suffix += 1
-            candidate = f"{name}_{suffix}"
-        taken.add(key)
-        result.append(candidate)
-    return tuple(result)
 
 
 # Source positions of the nodes of an SQL text, and errors that point at them.
@@ -305,11 +296,12 @@ class Place:
     def unknown(self, node: Node, available: Iterable[str], what: str) -> UnknownRelationError:
         """Return the error for an unknown relation."""
         names = list(available)
-        remedy = "" if names else f"Pass its rows: {node.name}=..."
+        remedy = f"Pass its rows: {node.name}=..." if what == "relations" and not names else ""
         is_path = re.fullmatch(r"[^*?:]+[./][^*?:]+", node.name) and what == "relations"
         if is_path and not os.path.exists(node.name):
             remedy = f"There is no file '{node.name}'."
-        return self.marked(UnknownRelationError(node.name, names, what, remedy=remedy), node)
+        where = "" if "relations" in what else f"unknown {what.removesuffix('s')} '{node.name}'."
+        return self.marked(UnknownRelationError(node.name, names, what, where=where, remedy=remedy), node)
 
     def marked(self, error: _Error, node: Node | None) -> _Error:
         """Return the error with the place in its first line."""

@@ -11,7 +11,7 @@ from gpu_wcoj.circuit.recursion.relation import iteration_ranges
 from gpu_wcoj.data.schema import DataType
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.streams.aggregators import Aggregator, CountDistinct, TotalsAggregator, first_rows
-from gpu_wcoj.streams.device_context import NOTHING, Place, places_of
+from gpu_wcoj.streams.device_context import NOTHING, Place
 from gpu_wcoj.streams.operator import Operator, Pending, take_due
 from gpu_wcoj.streams.trace import (
     ColumnName,
@@ -25,7 +25,7 @@ from gpu_wcoj.streams.trace import (
     upto,
 )
 from gpu_wcoj.zset.arrays import positions
-from gpu_wcoj.zset.zset import ZSet, distinct, take_rows, unit
+from gpu_wcoj.zset.zset import ZSet, column_positions, distinct, take_rows, unit
 
 
 class Distinct(Operator):
@@ -77,7 +77,7 @@ def aggregate_rows(place: Place, rows: ZSet, keys: Sequence[ColumnName], aggrega
     if not len(rows):
         return NOTHING
     refuse_negative(place, rows, rows.stored_weights, "aggregate")
-    return aggregator.of(grouped(place, rows, places_of(rows.names, keys)))
+    return aggregator.of(grouped(place, rows, column_positions(rows.names, keys)))
 
 
 class Aggregate(Operator):
@@ -123,7 +123,7 @@ class IncrementalAggregate(Aggregate):
         change = place.fitted(change, after.layout.types)
         if isinstance(aggregator, TotalsAggregator):
             return self._follow_totals(aggregator, change, weights, before)
-        keys = places_of(change.names, self.keys)
+        keys = column_positions(change.names, self.keys)
         touched = keys_of(place, change, keys)
         first = aggregator.first(change)
         if first is not None:
@@ -140,7 +140,7 @@ class IncrementalAggregate(Aggregate):
     def _follow_totals(self, aggregator: TotalsAggregator, change: ZSet, weights: Int64Array, before: Trace) -> ZSet:
         """Return the change of the rows from the totals of the changed groups."""
         place, kind, out = self.place, aggregator.value_type(change), NOTHING
-        keys: Sequence[int] = places_of(change.names, self.keys)
+        keys: Sequence[int] = column_positions(change.names, self.keys)
         if self.state is None or self.state[0] != kind:
             self.state = kind, self._totals_of(aggregator, before, change), Trace(place, Sorting(None))
         _, totals, pairs = self.state
@@ -163,7 +163,7 @@ class IncrementalAggregate(Aggregate):
             return empty
         rows = place.fitted(rows, [column.type for column in like.columns])
         rows = unit(rows) if aggregator.counts_once else rows
-        return aggregator.change(grouped(place, rows, places_of(rows.names, self.keys)), empty)[1]
+        return aggregator.change(grouped(place, rows, column_positions(rows.names, self.keys)), empty)[1]
 
 
 class Nested(Pending):
@@ -249,6 +249,6 @@ class NestedAggregate(Nested, Aggregate):
         if not len(change) and not self.state:
             return NOTHING
         return self._change(
-            change, trace, places_of(trace.names, self.keys),
+            change, trace, column_positions(trace.names, self.keys),
             lambda rows: aggregate_rows(self.place, rows, self.keys, self.aggregator),
         )  # fmt: skip

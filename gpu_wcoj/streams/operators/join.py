@@ -11,10 +11,10 @@ import numpy as np
 from gpu_wcoj.data.column import Column
 from gpu_wcoj.errors import UsageError
 from gpu_wcoj.kernels.protocol import Int64Array
-from gpu_wcoj.streams.device_context import NOTHING, Place, is_nothing, places_of
+from gpu_wcoj.streams.device_context import NOTHING, Place, is_nothing
 from gpu_wcoj.streams.operator import Operator, Pending, split_by_iteration, take_due
 from gpu_wcoj.streams.trace import ColumnName, Sorting, TimedTrace, Trace
-from gpu_wcoj.zset.zset import ZSet, select_columns, select_rows, take_rows
+from gpu_wcoj.zset.zset import ZSet, column_positions, select_columns, select_rows, take_rows
 
 # Pairs of rows with equal keys: the common part of all joins of two streams.
 
@@ -38,15 +38,6 @@ class JoinShape:
     right: tuple[ColumnName, ...]
     select: tuple[str, ...] | None = None
 
-    def __post_init__(self) -> None:
-        if len(self.left) != len(self.right):
-            raise UsageError.mismatch(
-                "the join",
-                "has different numbers of key columns",
-                f"{len(self.right)} on the right",
-                f"{len(self.left)} as on the left",
-            )
-
     def __str__(self) -> str:
         return ", ".join(f"{left} = {right}" for left, right in zip(self.left, self.right, strict=True))
 
@@ -57,7 +48,7 @@ class JoinShape:
 
     def output(self, left: Sequence[str], right: Sequence[str]) -> tuple[list[str], list[tuple[bool, int]]]:
         """Return the names of the output columns, and for each its side (True: left) and position."""
-        keys = places_of(right, self.right, "the right of the join")
+        keys = column_positions(right, self.right, "the right of the join")
         names, sources = list(left), [(True, position) for position in range(len(left))]
         for column, name in enumerate(right):
             if column not in keys:
@@ -67,7 +58,7 @@ class JoinShape:
                 sources.append((False, column))
         if self.select is None:
             return names, sources
-        chosen = places_of(names, self.select, "the join")
+        chosen = column_positions(names, self.select, "the join")
         return [names[position] for position in chosen], [sources[position] for position in chosen]
 
 
@@ -83,7 +74,7 @@ def match_rows(
     """
     if not len(change) or not (trace.names or len(trace)):  # rows without columns are rows
         return []
-    key_positions = places_of(change.names, shape.left if change_is_left else shape.right)
+    key_positions = column_positions(change.names, shape.left if change_is_left else shape.right)
     entries = trace.below([change.columns[position] for position in key_positions], count=len(change))
     if entries is None or not len(entries.owner):
         return []
@@ -109,9 +100,11 @@ def has_match(place: Place, shape: JoinShape, left: ZSet, right: ZSet) -> Int64A
     nothing: Int64Array = place.xp.zeros(0, np.int64)
     if is_nothing(right) or not len(left):
         return nothing
-    keys = select_columns(right, places_of(right.names, shape.right, "the right of the join"))
+    keys = select_columns(right, column_positions(right.names, shape.right, "the right of the join"))
     keys = select_rows(keys, keys.stored_weights > 0)
-    key_columns = [left.columns[position] for position in places_of(left.names, shape.left, "the left of the join")]
+    key_columns = [
+        left.columns[position] for position in column_positions(left.names, shape.left, "the left of the join")
+    ]
     matches = keyed(place, keys, range(len(shape.right))).below(key_columns, count=len(left))
     if matches is None:
         return nothing
@@ -131,7 +124,7 @@ def pad_rows(place: Place, shape: JoinShape, rows: ZSet, other_side: ZSet, rows_
         )
     left, right = (rows, other_side) if rows_are_left else (other_side, rows)
     names, sources = shape.output(left.names, right.names)
-    pairs = dict(zip(places_of(left.names, shape.left), places_of(right.names, shape.right), strict=True))
+    pairs = dict(zip(column_positions(left.names, shape.left), column_positions(right.names, shape.right), strict=True))
     columns: list[Column] = []
     for is_left, position in sources:
         if is_left == rows_are_left:

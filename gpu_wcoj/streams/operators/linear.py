@@ -8,15 +8,14 @@ from typing import Any
 import numpy as np
 
 from gpu_wcoj.data.column import Column
-from gpu_wcoj.data.rows import is_masked_array
 from gpu_wcoj.data.schema import DataType, declared_type
 from gpu_wcoj.engine.ingest import arity_message, column_order, named_after, narrow_columns, read_change
 from gpu_wcoj.errors import ArityError, SchemaError, TypeMismatchError, UsageError
 from gpu_wcoj.kernels.protocol import BoolArray, Int64Array
-from gpu_wcoj.streams.device_context import NOTHING, Place, is_nothing, places_of
+from gpu_wcoj.streams.device_context import NOTHING, Place, is_nothing
 from gpu_wcoj.streams.operator import Node, Operator, Stateful, Time
 from gpu_wcoj.streams.trace import Sorting, TimedTrace, Trace
-from gpu_wcoj.zset.zset import ZSet, negate, select_columns, select_rows, take_rows, to_host
+from gpu_wcoj.zset.zset import ZSet, as_mask, column_positions, negate, select_columns, select_rows, take_rows, to_host
 
 
 def input_arrays(zset: ZSet, chosen_columns: Sequence[str | int] | None = None) -> list[Any]:
@@ -29,7 +28,7 @@ def input_arrays(zset: ZSet, chosen_columns: Sequence[str | int] | None = None) 
     chosen = (
         zset.columns
         if chosen_columns is None
-        else [zset.columns[position] for position in places_of(zset.names, chosen_columns)]
+        else [zset.columns[position] for position in column_positions(zset.names, chosen_columns)]
     )
     return [to_numpy(to_host(column)) for column in chosen]
 
@@ -134,7 +133,7 @@ class Select(Operator):
         """Return the rows with these columns only."""
         if is_nothing(rows):
             return rows
-        return select_columns(rows, places_of(rows.names, self.columns), self.names)
+        return select_columns(rows, column_positions(rows.names, self.columns), self.names)
 
     @property
     def label(self) -> str:
@@ -185,17 +184,7 @@ class Filter(Operator):
         return select_rows(rows, self.place.backend.asarray(mask) if rows.columns else mask)
 
     def _mask(self, rows: ZSet) -> BoolArray:
-        made = self.condition(*input_arrays(rows, self.columns))
-        mask = np.ma.filled(made, False) if is_masked_array(made) else np.asarray(made)
-        if mask.shape != (len(rows),) or mask.dtype != bool:
-            raise UsageError.mismatch(
-                "the filter",
-                "has the wrong shape or type",
-                f"{mask.dtype} of shape {mask.shape}",
-                f"a boolean mask of shape {(len(rows),)}",
-                "Return one boolean per row, or use filter_rows for a function of single rows.",
-            )
-        return mask
+        return as_mask(self.condition(*input_arrays(rows, self.columns)), len(rows))
 
 
 class FilterRows(Filter):
@@ -286,7 +275,7 @@ class IndexWith(Operator):
         if is_nothing(rows):
             return rows
         if not callable(self.key):
-            keys = places_of(rows.names, self.key)
+            keys = column_positions(rows.names, self.key)
             remaining = [position for position in range(len(rows.names)) if position not in keys]
             return select_columns(rows, [*keys, *remaining])
         if not len(rows):
