@@ -39,11 +39,14 @@ def metered(spark: SparkSession, do: Callable[[], Any], limit: float) -> Metered
     """Run `do`; after `limit` seconds its jobs are cancelled."""
     context = spark.sparkContext
     before = _shuffled(context)
-    peak, is_over = [0], threading.Event()
+    peak, is_over = 0, threading.Event()
 
     def watch() -> None:
-        while not is_over.wait(0.1):
-            peak[0] = max(peak[0], resident())
+        nonlocal peak
+        while True:  # what takes less time is looked at once
+            peak = max(peak, resident())
+            if is_over.wait(0.1):
+                return
 
     def stop() -> None:
         context.cancelAllJobs()
@@ -64,7 +67,7 @@ def metered(spark: SparkSession, do: Callable[[], Any], limit: float) -> Metered
         timer.cancel()
         is_over.set()
         watcher.join()
-    return Metered(result, seconds, _shuffled(context) - before, peak[0])
+    return Metered(result, seconds, _shuffled(context) - before, peak)
 
 
 def _shuffled(context: Any) -> int:

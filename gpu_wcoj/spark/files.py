@@ -14,12 +14,13 @@ from urllib.parse import unquote, urlparse
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyspark.sql import DataFrame
 
 from gpu_wcoj.errors import UnsupportedTypeError
-from gpu_wcoj.spark.schema import arrow_schema
+from gpu_wcoj.spark.schema import arrow_schema, quoted
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
 
 
@@ -267,57 +268,91 @@ def plain_stream(df: DataFrame) -> PlainStream | None:
     return PlainStream(names, df.schema) if is_plain else None
 
 
-def read_batch(
-    session: SparkSession, query: str, batch: int, streams: Sequence[PlainStream], max_rows: int | None = None
-) -> list[pa.Table | None] | None:
-    """Return the rows of a micro-batch by stream, read without a job of Spark.
+@dataclass(frozen=True, eq=False)
+class MicroBatch:
+    """A micro-batch of a running query over streams of files, as Spark has planned it.
 
-    The result is None if Spark has to read the rows. A stream without rows in the batch has None. The number of rows is
-    added to the metrics of Spark's plan, as its own tasks would do, so that the reports of the query have it.
-
-    Parameters
+    Attributes
     ----------
-    session, query
-        The session that started the query, as the session of a batch is a copy of it, and the query's id.
-    streams
-        The streams that it reads, in the order of its plan.
-    max_rows
-        Rows of a batch above which Spark has to read them; by default any number is read.
+    execution
+        Spark's `IncrementalExecution`.
+    leaves
+        The leaves of its plan, one for each stream.
     """
-    jvm_session: Any = session._jsparkSession  # pyright: ignore[reportPrivateUsage]  # PySpark shows no executions
-    running = jvm_session.streams().get(query) if query else None
-    execution = None if running is None else running.streamingQuery().lastExecution()
-    if execution is None or execution.currentBatchId() != batch:
-        return None
-    leaves = _scala_list(execution.logical().collectLeaves())
-    if len(leaves) != len(streams):
-        return None
-    files_of_stream: list[list[str]] = []
-    for leaf in leaves:
-        is_empty = leaf.nodeName() == "LocalRelation" and leaf.data().isEmpty()
-        files = [] if is_empty else _files_of(leaf)
-        if files is None:
+
+    execution: Any
+    leaves: Sequence[Any]
+
+    @classmethod
+    def of_query(cls, session: SparkSession, query: str, batch: int) -> MicroBatch | None:
+        """Return a batch of the query with this id; None unless it is running.
+
+        `session` is the one that started the query, as the session of a batch is a copy of it.
+        """
+        jvm_session: Any = session._jsparkSession  # pyright: ignore[reportPrivateUsage]  # PySpark shows no executions
+        running = jvm_session.streams().get(query) if query else None
+        execution = None if running is None else running.streamingQuery().lastExecution()
+        if execution is None or execution.currentBatchId() != batch:
             return None
-        files_of_stream.append(files)
-    if max_rows is not None:
-        footers = (pq.read_metadata(path) for files in files_of_stream for path in files)
-        if sum(footer.num_rows for footer in footers) > max_rows:
+        return cls(execution, _scala_list(execution.logical().collectLeaves()))
+
+    def read(self, streams: Sequence[PlainStream], max_rows: int | None = None) -> list[pa.Table | None] | None:
+        """Return the rows by stream, read without a job of Spark; None if Spark has to read them.
+
+        A stream without rows in the batch has None.
+
+        Parameters
+        ----------
+        streams
+            The streams that the query reads, in the order of its plan.
+        max_rows
+            Rows of a batch above which Spark has to read them; by default any number is read.
+        """
+        if len(self.leaves) != len(streams):
             return None
-    tables: list[pa.Table | None] = []
-    for files, stream in zip(files_of_stream, streams, strict=True):
-        if not files:
-            tables.append(None)
-            continue
-        table = _read_files(files, stream.schema, stream.names)
-        if table is None:
-            return None
-        tables.append(table)
-    scans = [leaf for leaf in _scala_list(execution.executedPlan().collectLeaves()) if leaf.metrics().contains(_READ)]
-    read_tables = [table for table in tables if table is not None]
-    if len(scans) == len(read_tables):
-        for scan, table in zip(scans, read_tables, strict=True):
-            scan.metrics().apply(_READ).add(table.num_rows)
-    return tables
+        files_of_stream: list[list[str]] = []
+        for leaf in self.leaves:
+            files = [] if _is_empty(leaf) else _files_of(leaf)
+            if files is None:
+                return None
+            files_of_stream.append(files)
+        if max_rows is not None:
+            footers = (pq.read_metadata(path) for files in files_of_stream for path in files)
+            if sum(footer.num_rows for footer in footers) > max_rows:
+                return None
+        tables: list[pa.Table | None] = []
+        for files, stream in zip(files_of_stream, streams, strict=True):
+            table = _read_files(files, stream.schema, stream.names) if files else None
+            if table is None and files:
+                return None
+            tables.append(table)
+        self.count([table.num_rows for table in tables if table is not None])
+        return tables
+
+    def frame(self, session: SparkSession, stream: PlainStream) -> DataFrame:
+        """Return the rows of the only stream as a DataFrame that Spark reads."""
+        (leaf,) = self.leaves
+        if _is_empty(leaf):
+            return session.createDataFrame([], stream.schema)
+        jvm_session: Any = session._jsparkSession  # pyright: ignore[reportPrivateUsage]
+        rows = DataFrame(jvm_session.baseRelationToDataFrame(leaf.relation()), session)
+        return rows.select(*map(quoted, stream.names)).toDF(*stream.schema.names)
+
+    def count(self, rows: Sequence[int]) -> None:
+        """Add the numbers of rows that were read to the metrics of Spark's plan.
+
+        Spark's own tasks would do so; the reports of the query show the sum.
+        """
+        leaves = _scala_list(self.execution.executedPlan().collectLeaves())
+        scans = [metrics for metrics in (leaf.metrics() for leaf in leaves) if metrics.contains(_READ)]
+        if len(scans) == len(rows):
+            for metrics, n_rows in zip(scans, rows, strict=True):
+                metrics.apply(_READ).add(n_rows)
+
+
+def _is_empty(leaf: Any) -> bool:
+    """Return whether a leaf of a batch's plan stands for a stream without rows in the batch."""
+    return bool(leaf.nodeName() == "LocalRelation" and leaf.data().isEmpty())
 
 
 _READ: Final = "numOutputRows"

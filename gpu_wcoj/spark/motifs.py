@@ -20,7 +20,7 @@ from gpu_wcoj.data.schema import MAX_DIGITS
 from gpu_wcoj.errors import SchemaError, UnsupportedTypeError, listed
 from gpu_wcoj.query.motif.compile import ROW, Element, Graph
 from gpu_wcoj.query.motif.parse import Motif, parse
-from gpu_wcoj.spark.schema import arrow_type
+from gpu_wcoj.spark.schema import arrow_type, quoted
 from gpu_wcoj.views.flat_motif import TABLES, FlatMotif, columns_of
 from gpu_wcoj.views.matcher import MotifOptions, graph_of
 from gpu_wcoj.views.matches import MatchColumn, PackedColumn, Table, match_columns, several_rows_error
@@ -320,4 +320,4 @@ def _looked_up(
 
 
 def _column(name: str) -> Column:
-    return sf.col("`" + name.replace("`", "``") + "`")
+    return sf.col(quoted(name))

@@ -8,7 +8,7 @@ import os
 import re
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -25,7 +25,7 @@ from pyspark.sql.types import StructType
 from gpu_wcoj.checkpoint.canonical import opened, sealed
 from gpu_wcoj.checkpoint.folder import OsFolder, write_whole
 from gpu_wcoj.checkpoint.manifest import Manifest, OutputFile
-from gpu_wcoj.destination import folder_path
+from gpu_wcoj.destination import folder_path, force, force_names
 from gpu_wcoj.errors import (
     CheckpointDamagedError,
     CheckpointMismatchError,
@@ -38,7 +38,7 @@ from gpu_wcoj.errors import (
 from gpu_wcoj.files.output import GROUP_ROWS, folder_of
 from gpu_wcoj.program import ChangeCount, Program
 from gpu_wcoj.spark.motifs import Packing
-from gpu_wcoj.spark.schema import spark_schema
+from gpu_wcoj.spark.schema import quoted, spark_schema
 from gpu_wcoj.zset.zset import ZSet
 
 if TYPE_CHECKING:
@@ -454,7 +454,7 @@ class Attempt:
         self._packing = packing
         name = "load" if batch < 0 else f"batch-{batch:012}"
         self._name = f"{name}-{fence:06}-{os.getpid()}.parquet"
-        self._open: dict[str, _File] = {}
+        self._open: dict[str, ParquetFile] = {}
         self.seconds = 0.0
 
     def add(self, relation: str, piece: ZSet) -> None:
@@ -463,7 +463,7 @@ class Attempt:
         table = _packed(piece.to_arrow(), self._packing)
         if table.num_rows:
             if relation not in self._open:
-                self._open[relation] = _File(folder_of(self.folder, relation) / self._name)
+                self._open[relation] = ParquetFile(folder_of(self.folder, relation) / self._name)
             self._open[relation].add(with_batch(table, self._batch))
         self.seconds += time.perf_counter() - start
 
@@ -473,7 +473,7 @@ class Attempt:
         files = tuple(OutputFile(f"{relation}/{self._name}", *file.finish()) for relation, file in self._open.items())
         for folder in {self.folder, *(self.folder / relation for relation in self._open)}:
             if folder.is_dir():
-                _force(folder)
+                force_names(folder)
         self.seconds += time.perf_counter() - start
         return files
 
@@ -483,69 +483,86 @@ class Attempt:
             file.discard()
 
 
-class _File:
-    def __init__(self, path: Path) -> None:
-        self._path = path
+class ParquetFile:
+    """A new Parquet file, whose rows are gathered into large row groups.
+
+    Parameters
+    ----------
+    path
+        The file; its folder is made if it is missing.
+    is_durable
+        Whether the file and its pages have checksums, and `finish` forces it to the disk.
+    """
+
+    def __init__(self, path: Path, *, is_durable: bool = True) -> None:
+        self.path = path
+        self._is_durable = is_durable
         self._gathered: list[pa.Table] = []
         self._rows = self._n_gathered = 0
         self._writer: pq.ParquetWriter | None = None
-        try:
+        with _writing(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = _Hashed(path.open("xb"))
-        except OSError as error:
-            raise _unwritable(path, error) from None
+            self._file = path.open("xb")
+        self._hashed = _Hashed(self._file)
 
     def add(self, table: pa.Table) -> None:
+        """Add rows; they are written when they fill a row group."""
         self._gathered.append(table)
         self._n_gathered += table.num_rows
         if self._n_gathered >= GROUP_ROWS:
             self._write()
 
     def finish(self) -> tuple[int, int, str]:
-        """Return the file's rows, bytes and checksum."""
-        if self._gathered:
-            self._write()
+        """Write the remaining rows, and return the number of rows of the file.
+
+        With it are returned its bytes and their checksum, which are counted for durable files only.
+        """
         try:
-            if self._writer is not None:
-                self._writer.close()
-            self._file.force()
-        except OSError as error:
-            raise _unwritable(self._path, error) from None
+            if self._gathered:
+                self._write()
+            with _writing(self.path):
+                if self._writer is not None:
+                    self._writer.close()
+                if self._is_durable:
+                    self._file.flush()
+                    force(self._file.fileno())
+                self._file.close()
         finally:
-            self._file.close()
-        return self._rows, self._file.size, self._file.sha256.hexdigest()
+            with contextlib.suppress(OSError):  # what was not written cannot be written now
+                self._file.close()
+        return self._rows, self._hashed.size, self._hashed.sha256.hexdigest()
 
     def discard(self) -> None:
-        self._file.close()
-        with contextlib.suppress(OSError):
-            self._path.unlink(missing_ok=True)
+        """Remove the file."""
+        closing = [self._file.close] if self._writer is None else [self._writer.close, self._file.close]
+        for remove in (*closing, self.path.unlink):
+            with contextlib.suppress(OSError, ValueError):  # what is closed already refuses the end of the file
+                remove()
 
     def _write(self) -> None:
         table = pa.concat_tables(self._gathered)
         self._gathered, self._n_gathered = [], 0
         self._rows += table.num_rows
-        try:
+        with _writing(self.path):
             writer = self._writer or pq.ParquetWriter(
-                pa.PythonFile(self._file, "w"), table.schema, compression="zstd", write_page_checksum=True
+                pa.PythonFile(self._hashed, "w") if self._is_durable else self._file,
+                table.schema,
+                compression="zstd" if self._is_durable else "lz4",
+                write_page_checksum=self._is_durable,
             )
             self._writer = writer
             writer.write_table(table, row_group_size=2 * GROUP_ROWS)
-        except OSError as error:
-            raise _unwritable(self._path, error) from None
 
 
 class _Hashed:
     """A file that is written once from start to end, with a checksum."""
 
+    closed = False
+
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
         self.sha256 = hashlib.sha256()
         self.size = 0
-
-    @property
-    def closed(self) -> bool:
-        """True if the file is closed."""
-        return self._file.closed
 
     def write(self, data: Any) -> int:
         """Append."""
@@ -561,17 +578,10 @@ class _Hashed:
 
     def flush(self) -> None:
         """Pass buffered bytes to the operating system."""
-        if not self._file.closed:
-            self._file.flush()
-
-    def force(self) -> None:
-        """Force the file to disk."""
         self._file.flush()
-        os.fsync(self._file.fileno())
 
     def close(self) -> None:
-        """Close the file."""
-        self._file.close()
+        """Leave the file open: who has opened it closes it."""
 
 
 class AnswerFiles:
@@ -592,9 +602,9 @@ class AnswerFiles:
 
     def __init__(self, folder: Path, output: str, is_weighted: bool, threads: int) -> None:
         self._folder, self._output, self._is_weighted = folder_of(folder, output), output, is_weighted
-        self._paths: list[Path] = []
+        self._files: list[ParquetFile] = []
         self._threads, self._n_threads, self._tasks = ThreadPoolExecutor(threads), threads, deque[Future[None]]()
-        self._idle: list[pq.ParquetWriter] = []
+        self._idle: list[ParquetFile] = []
         self._pieces: list[pa.Table] = []
         self._n_gathered = 0
         self.repeats = False
@@ -619,22 +629,15 @@ class AnswerFiles:
         while self._tasks:
             self._tasks.popleft().result()
         self._threads.shutdown()
-        try:
-            while self._idle:
-                self._idle.pop().close()
-        except OSError as error:
-            raise _unwritable(self._folder, error) from None
-        return [f"{self._output}/{path.name}" for path in self._paths]
+        for file in self._files:
+            file.finish()
+        return [f"{self._output}/{file.path.name}" for file in self._files]
 
     def discard(self) -> None:
         """Remove the files."""
         self._threads.shutdown(cancel_futures=True)
-        while self._idle:
-            with contextlib.suppress(OSError):
-                self._idle.pop().close()
-        for path in self._paths:
-            with contextlib.suppress(OSError):
-                path.unlink(missing_ok=True)
+        for file in self._files:
+            file.discard()
 
     def _submit(self) -> None:
         while len(self._tasks) > self._n_threads:  # so that few pieces wait
@@ -643,19 +646,13 @@ class AnswerFiles:
         self._tasks.append(self._threads.submit(self._write, pieces))
 
     def _write(self, pieces: Sequence[pa.Table]) -> None:
-        rows = pa.concat_tables(pieces)
         try:
-            try:
-                writer = self._idle.pop()
-            except IndexError:
-                path = self._folder / f"answer-{os.urandom(8).hex()}.parquet"
-                path.parent.mkdir(parents=True, exist_ok=True)
-                self._paths.append(path)
-                writer = pq.ParquetWriter(path, rows.schema, compression="lz4")
-            writer.write_table(rows, row_group_size=2 * GROUP_ROWS)
-            self._idle.append(writer)
-        except OSError as error:
-            raise _unwritable(self._folder, error) from None
+            file = self._idle.pop()
+        except IndexError:
+            file = ParquetFile(self._folder / f"answer-{os.urandom(8).hex()}.parquet", is_durable=False)
+            self._files.append(file)
+        file.add(pa.concat_tables(pieces))
+        self._idle.append(file)
 
 
 def json_schema(table: pa.Table) -> dict[str, Any]:
@@ -663,19 +660,16 @@ def json_schema(table: pa.Table) -> dict[str, Any]:
     return dict(spark_schema(table.schema).jsonValue())
 
 
-def _force(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
+@contextlib.contextmanager
+def _writing(path: Path) -> Generator[None]:
+    """Raise an error that names the file for one of the system."""
     try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def _unwritable(path: Path, error: OSError) -> OutputFileError:
-    return OutputFileError.with_parts(
-        f"'{path}' cannot be written: {error.strerror or error}; the batch is not committed",
-        subject=str(path), remedy="Check the folder and its disk, and start the query again.",
-    )  # fmt: skip
+        yield
+    except OSError as error:
+        raise OutputFileError.with_parts(
+            f"'{path}' cannot be written: {error.strerror or error}; the batch is not committed",
+            subject=str(path), remedy="Check the folder and its disk, and start the query again.",
+        ) from None  # fmt: skip
 
 
 # Reading the output of a view: committed batches only.
@@ -746,6 +740,5 @@ def read_output(
     if not state:
         return rows
     *columns, weight, _batch = schema.names
-    quoted = ["`" + name.replace("`", "``") + "`" for name in columns]
-    summed = rows.groupBy(*quoted).agg(sf.sum(f"`{weight}`").alias(weight))
+    summed = rows.groupBy(*map(quoted, columns)).agg(sf.sum(f"`{weight}`").alias(weight))
     return summed.where(sf.col(f"`{weight}`") != 0)

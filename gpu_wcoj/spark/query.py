@@ -33,7 +33,6 @@ from gpu_wcoj.query.languages import Language
 from gpu_wcoj.query.motif.compile import MOTIF, ROW, Semantics
 from gpu_wcoj.query.motif.parse import Motif
 from gpu_wcoj.query.motif.parse import parse as parse_motif
-from gpu_wcoj.spark.cluster.exchange import quoted
 from gpu_wcoj.spark.cluster.layout import CellLayout, OneEngine, reason_against
 from gpu_wcoj.spark.cluster.plan import cell_plan
 from gpu_wcoj.spark.cluster.view import Spread, choose_for_answer, estimated_bytes, estimated_layout, files_of
@@ -53,7 +52,7 @@ from gpu_wcoj.spark.maintenance import (
 from gpu_wcoj.spark.motifs import Keys, MotifQuery, repeat_rows
 from gpu_wcoj.spark.options import Layout, SparkOptions
 from gpu_wcoj.spark.output import AnswerFiles, check_columns, json_schema
-from gpu_wcoj.spark.schema import spark_schema
+from gpu_wcoj.spark.schema import quoted, spark_schema
 from gpu_wcoj.spark.session import check_frames, require_classic
 from gpu_wcoj.views.matcher import MOTIF_OPTIONS, MotifOptions, refuse_options, tables_of
 from gpu_wcoj.zset.zset import ZSet

@@ -27,6 +27,17 @@ _SPARK: Final[Mapping[pa.DataType, st.DataType]] = {
 }  # fmt: skip
 
 
+def quoted(name: str) -> str:
+    """Return the name of a column, quoted for an expression.
+
+    Examples
+    --------
+    >>> quoted("a`b c")
+    '`a``b c`'
+    """
+    return "`" + name.replace("`", "``") + "`"
+
+
 def arrow_type(kind: st.DataType) -> pa.DataType:
     """Return the Arrow type of a Spark type.
 

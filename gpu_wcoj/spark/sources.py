@@ -26,6 +26,7 @@ from pyspark.sql.types import (
 
 from gpu_wcoj.arrow.change_feeds import CODED, ENVELOPE, ENVELOPE_COLUMNS, OPERATIONS, WHOLE_ROWS, Coded
 from gpu_wcoj.errors import (
+    CheckpointError,
     ColumnError,
     SchemaError,
     TypeMismatchError,
@@ -34,8 +35,9 @@ from gpu_wcoj.errors import (
     listed,
 )
 from gpu_wcoj.spark.cluster.hashing import row_digests
-from gpu_wcoj.spark.files import PlainStream, plain_files, plain_stream, read_batch, streams_of
+from gpu_wcoj.spark.files import MicroBatch, PlainStream, plain_files, plain_stream, streams_of
 from gpu_wcoj.spark.options import Format
+from gpu_wcoj.spark.schema import quoted
 from gpu_wcoj.spark.session import require_classic
 from gpu_wcoj.zset.zset import ZSet
 
@@ -405,7 +407,7 @@ def _require(
 
 
 def _path(*parts: str) -> Column:
-    return sf.col(".".join("`" + part.replace("`", "``") + "`" for part in parts))
+    return sf.col(".".join(map(quoted, parts)))
 
 
 def _unless_null(value: Column, message: str, weight: Column) -> Column:
@@ -490,7 +492,7 @@ class Source:
         if chosen not in ("append", "weight") or how.key or how.order_by or isinstance(how.columns, Mapping):
             return None
         names = [*self.data, *([WEIGHT] if chosen == "weight" else [])]
-        return self.original.select(*map(_quoted, names))
+        return self.original.select(*map(quoted, names))
 
     def described(self) -> dict[str, Any]:
         """Return the properties that must stay the same while a checkpoint is used."""
@@ -587,7 +589,7 @@ def _align_columns(table: Source, stream: Source) -> Source:
     if stream.data == table.data:
         return stream
     beside = [name for name in stream.frame.columns if name not in stream_types]
-    return replace(stream, frame=stream.frame.select(*map(_quoted, (*table.data, *beside))))
+    return replace(stream, frame=stream.frame.select(*map(quoted, (*table.data, *beside))))
 
 
 def _format_fields(fields: Sequence[StructField]) -> str:
@@ -651,10 +653,10 @@ class United:
         frames = []
         for tag, (source, column_of) in enumerate(zip(sources, slots, strict=True)):
             padded = [
-                (sf.col(_quoted(column_of[slot])) if slot in column_of else sf.lit(None).cast(kind)).alias(slot)
+                (sf.col(quoted(column_of[slot])) if slot in column_of else sf.lit(None).cast(kind)).alias(slot)
                 for slot, kind in types.items()
             ]
-            row = [sf.lit(tag), sf.col(WEIGHT), *(sf.col(_quoted(name)) for name in column_of.values())]
+            row = [sf.lit(tag), sf.col(WEIGHT), *(sf.col(quoted(name)) for name in column_of.values())]
             frames.append(
                 source.frame.select(sf.lit(tag).alias(TAG), sf.xxhash64(*row).alias(HASH), sf.col(WEIGHT), *padded)
             )
@@ -671,31 +673,57 @@ class United:
     def stream(self) -> DataFrame:
         """The stream that a query runs.
 
-        Spark reads a single plain stream only if this process cannot. Its rows are then normalised in the batch, and
-        the plan that Spark makes for every batch is a plain scan.
+        For a single plain stream it is empty: Spark finds the files of a batch, but neither plans nor starts a scan of
+        them. This process reads the rows, or `read_by_spark` does.
         """
         plain = self.sources[0].direct
-        return self.frame if plain is None or not self._is_single_and_plain else plain
+        return self.frame if plain is None or not self.is_single_and_plain else plain.limit(0)
 
     @property
-    def _is_single_and_plain(self) -> bool:
+    def is_single_and_plain(self) -> bool:
+        """True if there is one stream, which only selects columns of Parquet files."""
         return len(self.sources) == 1 and self.plain_streams is not None
 
-    def _normalised(self, batch: DataFrame) -> DataFrame:
-        """Return a micro-batch of `stream` with the columns of `frame`."""
-        if not self._is_single_and_plain:
-            return batch
-        source, changes = self.sources[0], self.sources[0].format
-        read = Source(source.relation, batch, normalise(batch, changes), Reading(changes))
-        return United.from_sources([read]).frame
+    def read_by_spark(self, session: SparkSession, query: str, batch: int, batch_session: SparkSession) -> DataFrame:
+        """Return the normalised rows of a micro-batch of a single plain stream, which Spark reads.
+
+        Parameters
+        ----------
+        session, batch_session
+            The session that started the query, and its copy that runs the batch.
+        """
+        assert self.plain_streams is not None
+        files = MicroBatch.of_query(session, query, batch)
+        if files is None:
+            raise CheckpointError(
+                f"Spark does not tell the files of batch {batch} of query '{query}'.\n  The batch is not committed."
+            )
+        return normalise(files.frame(batch_session, self.plain_streams[0]), self.sources[0].format)
+
+    def count(self, session: SparkSession, query: str, batch: int, rows: int) -> None:
+        """Tell Spark the number of rows of a micro-batch of a single plain stream."""
+        files = MicroBatch.of_query(session, query, batch)
+        if files is not None:
+            files.count([rows])
 
     def read(self, batch_rows: DataFrame, session: SparkSession, query: str, batch: int) -> BatchRows:
         """Return the rows of a micro-batch of `stream`; `session` is the one that started the query."""
         rows = self._read_files(session, query, batch)
-        if rows is None:
-            table = self._normalised(batch_rows).toArrow()
-            rows = BatchRows(self.split(table), table.num_rows, digest_of(table[HASH].to_numpy()))
+        if rows is not None:
+            return rows
+        if not self.is_single_and_plain:
+            return self._collect(batch_rows)
+        source, changes = self.sources[0], self.sources[0].format
+        plain = self.read_by_spark(session, query, batch, batch_rows.sparkSession)
+        normalised = Source(source.relation, plain, plain, Reading(changes))
+        rows = self._collect(United.from_sources([normalised]).frame)
+        self.count(session, query, batch, rows.count)
         return rows
+
+    def _collect(self, united: DataFrame) -> BatchRows:
+        """Return the rows of a batch with the columns of `frame`."""
+        table = united.toArrow()
+        return BatchRows(self.split(table), table.num_rows, digest_of(table[HASH].to_numpy()))
 
     def _read_files(self, session: SparkSession, query: str, batch: int) -> BatchRows | None:
         """Return the rows of a micro-batch as this process reads it; None if Spark has to."""
@@ -712,12 +740,13 @@ class United:
     def read_tables(
         self, session: SparkSession, query: str, batch: int, max_rows: int | None = None
     ) -> dict[str, pa.Table] | None:
-        """Return the data columns and weights of a micro-batch by relation; see `read_batch`.
+        """Return the data columns and weights of a micro-batch by relation; see `MicroBatch.read`.
 
         Relations without rows are left out. None if Spark has to read the rows.
         """
         streams = self.plain_streams
-        tables = None if streams is None else read_batch(session, query, batch, streams, max_rows)
+        files = None if streams is None else MicroBatch.of_query(session, query, batch)
+        tables = None if streams is None or files is None else files.read(streams, max_rows)
         if tables is None:
             return None
         rows: dict[str, pa.Table] = {}
@@ -793,10 +822,6 @@ class Sources:
             name: descriptions[0] if len(descriptions) == 1 else descriptions
             for name, descriptions in described.items()
         }
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
 
 
 # Conversion of a batch's normalised rows to a change that the engine accepts.

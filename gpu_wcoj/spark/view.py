@@ -75,16 +75,7 @@ class Listener(StreamingQueryListener):
         """See `StreamingQueryListener`."""
         report = event.progress
         if str(report.id) == self._query():
-            report_fields = json.loads(report.json)
-            names = (
-                "batchId",
-                "numInputRows",
-                "inputRowsPerSecond",
-                "processedRowsPerSecond",
-                "durationMs",
-                "timestamp",
-            )
-            self.latest = {name: report_fields[name] for name in names if name in report_fields}
+            self.latest = progress_fields(report.json)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
         """See `StreamingQueryListener`."""

@@ -123,6 +123,9 @@ def test_a_tick_of_plain_files_starts_no_job(spark: Any, tmp_path: Path) -> None
     assert view.answers == {"both": 6}
     assert [report["numInputRows"] for report in query.recentProgress if report["numInputRows"]] == [2, 2, 2]
     assert not spark.sparkContext.statusTracker().getJobIdsForGroup(str(query.runId))
+    plan = query._jsq.explainInternal(False)
+    assert "LocalTableScan <empty>" in plan
+    assert "FileScan" not in plan
 
 
 def test_spark_reads_the_files_of_a_plain_stream_that_this_process_cannot(spark: Any, tmp_path: Path) -> None:
@@ -153,3 +156,4 @@ def test_spark_reads_the_files_of_a_plain_stream_that_this_process_cannot(spark:
     with pytest.raises(Exception, match="weight"):
         run(view)
     assert view.answers == {"r": 3}
+    assert [report["numInputRows"] for report in view.query.recentProgress][:2] == [3, 3]

@@ -232,7 +232,12 @@ def flow(sources: Sources, plan: CellPlan, columns: Columns, work: Work) -> Data
 
 
 def flow_of_tables(
-    session: SparkSession, tables: Mapping[str, pa.Table], plan: CellPlan, program: Program, work: Work
+    session: SparkSession,
+    tables: Mapping[str, pa.Table],
+    plan: CellPlan,
+    program: Program,
+    work: Work,
+    tasks_of: dict[int, RDD[int]],
 ) -> DataFrame | RDD[tuple[str]]:
     """Return `flow` of rows that this process has read.
 
@@ -243,6 +248,9 @@ def flow_of_tables(
     ----------
     tables
         By input, at least one row, with the weights.
+    tasks_of
+        By number of tasks, an RDD of their numbers, for all batches of a session: to make one, PySpark calls the JVM
+        about ten times.
     """
     parcels: dict[int, list[pa.RecordBatch]] = {}
     for name, table in tables.items():
@@ -258,8 +266,9 @@ def flow_of_tables(
                 parcels.setdefault(key, []).append(sent.filter(pc.equal(sent[KEY], key)))
     delivery = Delivery(replace(work, is_last=len(plan.stages) == 1), list(parcels.values()))
     if len(plan.stages) == 1:
-        tasks = session.sparkContext.range(0, len(parcels), 1, len(parcels))
-        return tasks.mapPartitions(as_task(delivery.notes))
+        if len(parcels) not in tasks_of:
+            tasks_of[len(parcels)] = session.sparkContext.range(0, len(parcels), 1, len(parcels))
+        return tasks_of[len(parcels)].mapPartitions(as_task(delivery.notes))
     there = _run_stage(session.range(0, len(parcels), 1, len(parcels)), plan, delivery.work, delivery)
     for stage in plan.stages[1:]:
         there = _run_stage(exchange_parcels(there, plan.chosen.cells), plan, replace(work, stage=stage))
@@ -376,6 +385,7 @@ class CellRun:
     _looked: int = 0
     _looked_at: int = -1
     packing: Packing | None = None
+    _tasks: dict[int, RDD[int]] = field(default_factory=dict)
 
     @classmethod
     def open(
@@ -546,7 +556,8 @@ class CellRun:
         Parameters
         ----------
         tables
-            The rows of the batch by input, if this process has read them; `rows` are then not used.
+            The rows of the batch by input, if this process has read them; `rows` are then not used. Inputs without
+            rows are left out.
         """
         session = rows.sparkSession
         query = query_of_stream(session)
@@ -556,11 +567,11 @@ class CellRun:
         plan, columns = (self.plan, self.columns) if moved is None else (moved.plan, moved.columns)
         bases = None if moved is None else moved.entries
         work = self._work(plan, columns, batch=batch, query=query, bases=bases)
-        notes: DataFrame | RDD[tuple[str]]
+        notes: DataFrame | RDD[tuple[str]] | None = None
         if tables is None:
             notes = flow([(None, reselect(rows, columns))], plan, columns, work)
-        else:
-            notes = flow_of_tables(session, tables, plan, self.program, work)
+        elif tables:
+            notes = flow_of_tables(session, tables, plan, self.program, work, self._tasks)
         self._commit(notes, batch, query=query, moved=moved)
         if moved is not None:
             heavy = enumerate(plan.chosen.heavy)

@@ -37,7 +37,7 @@ from gpu_wcoj.spark.cluster.hashing import canonical, check_hashable
 from gpu_wcoj.spark.cluster.parcels import CELL, DIGEST, KEY, MASK, PARCEL, REL, STAGE, Dispatch, Router
 from gpu_wcoj.spark.cluster.plan import CellPlan, Route
 from gpu_wcoj.spark.files import map_rows
-from gpu_wcoj.spark.schema import arrow_schema, arrow_type, spark_schema
+from gpu_wcoj.spark.schema import arrow_schema, arrow_type, quoted, spark_schema
 from gpu_wcoj.spark.sources import WEIGHT, order_columns
 
 if TYPE_CHECKING:
@@ -251,11 +251,6 @@ def in_order(program: Program, name: str, data: Sequence[str]) -> list[str]:
     if len(data) != program.arity(name):
         raise ArityError(arity_message(name, program.arity(name), data, declared))
     return [data[i] for i in column_order(name, data, declared)]
-
-
-def quoted(name: str) -> str:
-    """Return the name of a column, quoted for an expression."""
-    return "`" + name.replace("`", "``") + "`"
 
 
 # Keys with which Spark's hash partitioning assigns each cell to the partition of its index.

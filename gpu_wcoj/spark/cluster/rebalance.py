@@ -25,7 +25,7 @@ from gpu_wcoj.spark.cluster.plan import CellPlan, Stage
 from gpu_wcoj.spark.cluster.read import as_set, cell_program
 from gpu_wcoj.spark.cluster.worker import Entry, cached_program
 from gpu_wcoj.spark.files import as_task, map_rows
-from gpu_wcoj.spark.schema import arrow_schema
+from gpu_wcoj.spark.schema import arrow_schema, quoted
 from gpu_wcoj.spark.sources import WEIGHT
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def _frequent_values(table: DataFrame, parts: Mapping[int, int]) -> tuple[int, d
     if not examined:
         return 0, {}
     examined_names = [names[column] for column in examined]
-    selected = table.select(*("`" + name.replace("`", "``") + "`" for name in examined_names))
+    selected = table.select(*map(quoted, examined_names))
     found = map_rows(selected, Frequencies(tuple(examined.values()), None), _COUNTS).collect()
     rows = sum(row["n"] for row in found if row["i"] < 0)
     candidates = [{row["number"] if row["text"] is None else row["text"] for row in found if row["i"] == i}

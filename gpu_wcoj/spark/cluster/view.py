@@ -19,7 +19,7 @@ from gpu_wcoj.explain.render import Format
 from gpu_wcoj.program import Program
 from gpu_wcoj.query.ir import Rules
 from gpu_wcoj.spark.cluster.driver import LOAD, CellOptions, CellRun, Notes, flow, work_of
-from gpu_wcoj.spark.cluster.exchange import Columns, fact_frames, has_expressions, in_order, quoted, select_sources
+from gpu_wcoj.spark.cluster.exchange import Columns, fact_frames, has_expressions, in_order, select_sources
 from gpu_wcoj.spark.cluster.layout import MAX_CELLS, CellLayout, Estimate, Layout, OneEngine, choose, estimate_answer
 from gpu_wcoj.spark.cluster.plan import CellPlan, cell_plan
 from gpu_wcoj.spark.cluster.read import reader_at
@@ -28,6 +28,7 @@ from gpu_wcoj.spark.files import plain_files
 from gpu_wcoj.spark.motifs import Packing
 from gpu_wcoj.spark.options import SparkOptions
 from gpu_wcoj.spark.output import ToCallable
+from gpu_wcoj.spark.schema import quoted
 from gpu_wcoj.spark.sources import Sources
 from gpu_wcoj.spark.view import ENGINE, RunningView, hint
 from gpu_wcoj.zset.zset import ZSet
@@ -162,7 +163,11 @@ class CellView(RunningView):
         return self._sources.united is not None
 
     def _stream(self) -> DataFrame:
+        united = self._sources.united
         assert self._run is not None
+        assert united is not None
+        if united.is_single_and_plain:
+            return united.stream
         streams = {
             name: [source.frame for source in sources if source.is_stream]
             for name, sources in self._sources.by_relation.items()
@@ -230,15 +235,24 @@ class CellView(RunningView):
         return replace(options, cells=cells, sizes=sizes, heavy=heavy)
 
     def _process_batch(self, frame: DataFrame, batch: int) -> None:
-        run = self._run
+        run, united = self._run, self._sources.united
         assert run is not None
+        assert united is not None
+        query = self._query_id()
         tables = None
-        if self._sources.united is not None and not has_expressions(self._session):
-            tables = self._sources.united.read_tables(self._session, self._query_id(), batch, ROUTED_ROWS)
-        if run.adapts_from is not None or tables:
-            run.process_batch(frame, batch, tables or None)
+        if not has_expressions(self._session):
+            tables = united.read_tables(self._session, query, batch, ROUTED_ROWS)
+        is_read_by_spark = tables is None and united.is_single_and_plain
+        if is_read_by_spark:
+            rows = united.read_by_spark(self._session, query, batch, frame.sparkSession)
+            of_batch = {united.sources[0].relation: [rows]}
+            frame = run.rows(of_batch) if run.adapts_from is not None else run.frame(of_batch, batch)
+        if run.adapts_from is not None or tables is not None:
+            run.process_batch(frame, batch, tables)
         else:
             run.commit(frame, batch)
+        if is_read_by_spark:
+            united.count(self._session, query, batch, run.progress["rows"])
         self._answers = run.answers
         self._report(run)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import json
 import os
 import re
@@ -17,7 +16,6 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from gpu_wcoj.checkpoint.canonical import checksum, opened, sealed
 from gpu_wcoj.checkpoint.checkpoint import folder_at, read_newest
@@ -25,6 +23,7 @@ from gpu_wcoj.checkpoint.folder import Folder, OsFolder, WatchedFolder, write_wh
 from gpu_wcoj.checkpoint.manifest import Manifest, OutputFile
 from gpu_wcoj.checkpoint.state import SpinesOf, StoredState, catch_up, load, mark_stored, store
 from gpu_wcoj.data.rows import weight_name
+from gpu_wcoj.destination import force_names
 from gpu_wcoj.engine.compile import stored_columns
 from gpu_wcoj.engine.ingest import read_change
 from gpu_wcoj.engine.options import ProgramOptions
@@ -33,7 +32,6 @@ from gpu_wcoj.errors import (
     CheckpointDamagedError,
     CheckpointError,
     GpuWcojError,
-    OutputFileError,
     WeightOverflowError,
 )
 from gpu_wcoj.files.output import folder_of
@@ -58,7 +56,7 @@ from gpu_wcoj.spark.cluster.parcels import (
 )
 from gpu_wcoj.spark.cluster.plan import Result, Stage
 from gpu_wcoj.spark.motifs import Packing
-from gpu_wcoj.spark.output import AnswerFiles, Listing, ToCallable, with_batch
+from gpu_wcoj.spark.output import AnswerFiles, Listing, ParquetFile, ToCallable, with_batch
 from gpu_wcoj.spark.sources import ORDER, WEIGHT, as_change
 from gpu_wcoj.zset.zset import ZSet
 
@@ -466,23 +464,21 @@ def as_listed(head: pa.Schema) -> pa.Table:
 
 def write_output(place: str, head: str, rows: pa.Table, batch: int, stage: int, cell: int) -> list[Any]:
     """Write the changes of one head to disk; return path below `place`, rows, bytes, checksum."""
-    buffer = io.BytesIO()
-    pq.write_table(rows, buffer, compression="zstd", write_page_checksum=True)
-    data = buffer.getvalue()
     when = "load" if batch < 0 else f"batch-{batch:012}"
     name = f"{when}-{stage:03}-{cell:05}-{os.urandom(8).hex()}.parquet"
-    folder = OsFolder(folder_of(Path(place), head))
+    folder = folder_of(Path(place), head)
+    is_new = not folder.is_dir()
+    file = ParquetFile(folder / name)
     try:
-        folder.prepare()
-        write_whole(folder.create(name), data)
-        folder.sync()
-    except OSError as error:
-        raise OutputFileError.with_parts(
-            f"'{folder.shown(name)}' cannot be written: {error.strerror or error}; the batch is not committed",
-            subject=folder.shown(name),
-            remedy="Check the folder and its disk, and start the query again.",
-        ) from None
-    return [f"{head}/{name}", rows.num_rows, len(data), checksum(data)]
+        file.add(rows)
+        written = file.finish()
+        force_names(folder)
+        if is_new:
+            force_names(folder.parent)
+    except BaseException:
+        file.discard()
+        raise
+    return [f"{head}/{name}", *written]
 
 
 Watch = Callable[[str, int, int, int], None]

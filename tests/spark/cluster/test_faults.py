@@ -42,10 +42,12 @@ BEFORE, AFTER = "before the state is written", "after the state is written"
 
 
 def start(folder: Path, **plan: Any) -> subprocess.CompletedProcess[str]:
+    """Run a driver whose processes, of which many are killed, begin on NumPy's kernels at once."""
     path = os.pathsep.join(filter(None, [str(DRIVER.parents[2]), os.environ.get("PYTHONPATH")]))
     return subprocess.run(
         [sys.executable, str(DRIVER), str(folder), json.dumps({"text": TEXT, **plan})],
-        env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, timeout=400, check=False,
+        env={**os.environ, "PYTHONPATH": path, "GPU_WCOJ_COMPILE": "never"},
+        capture_output=True, text=True, timeout=400, check=False,
     )  # fmt: skip
 
 
@@ -186,7 +188,7 @@ def test_speculative_second_attempts(two_hosts: str, spark: Any, tmp_path: Path,
     repeats = {path.name for path in (tmp_path / "repeats").iterdir()}
     assert repeats == {f"{point}-{stage}-{cell}-{batch}" for _, stage, cell, batch, _ in waits}
     check_answers(tmp_path, GROUPS, ticks)
-    check_files(tmp_path)
+    check_files(tmp_path, has_late_attempts=True)
 
 
 def check_answers(folder: Path, text: str, ticks: Sequence[Any]) -> None:
@@ -198,8 +200,11 @@ def check_answers(folder: Path, text: str, ticks: Sequence[Any]) -> None:
             assert {row: weight for row, weight in found[batch][name].items() if weight} == dict(rows), (batch, name)
 
 
-def check_files(folder: Path) -> None:
-    """No more files are left than the last two versions need, and the outputs that are listed."""
+def check_files(folder: Path, *, has_late_attempts: bool = False) -> None:
+    """No more files are left than the last two versions need, and the outputs that are listed.
+
+    Attempts that end after the last commit leave files of its batch, which the next commit would remove.
+    """
     from gpu_wcoj.checkpoint.checkpoint import read_all
 
     manifests = read_all(OsFolder(folder / "state"), OsFolder(folder / "state").names())
@@ -209,4 +214,8 @@ def check_files(folder: Path) -> None:
         for one in manifest.extra["cells"].values():
             entry = Entry(*one)
             needed |= {entry.file, *(run.file for run in read_entry(cells, entry).runs)}
-    assert set(cells.names()) == needed
+    names = set(cells.names())
+    assert names >= needed
+    if has_late_attempts:
+        names = {name for name in names if name in needed or int(name.split("-")[1]) != manifests[-1].batch + 1}
+    assert names == needed

@@ -25,7 +25,7 @@ from tests.spark.cluster.test_answers import EDGE, TRIANGLE, Stream, alone, rand
 REACH = "far(a, c) :- edge(a, b), edge(b, c), a != c."
 
 
-def view_of(spark: Any, place: Path, text: str = REACH, layout: str = "hypercube", **options: Any) -> Any:
+def view_of(spark: Any, place: Path, text: str = REACH, layout: Any = "hypercube", **options: Any) -> Any:
     stream = spark.readStream.schema(EDGE["edge"]).option("maxFilesPerTrigger", 1).parquet(str(place / "in" / "edge"))
     return gws.maintain(
         {"edge": stream},
@@ -70,6 +70,8 @@ def test_a_view_that_is_started_again(spark: Any, tmp_path: Path, monkeypatch: p
     stream.add(ticks[2])
     run(again)
     assert [(one["batch"], one["skipped"]) for one in told] == [(1, True), (2, False)]
+    reported = {report["batchId"]: report["numInputRows"] for report in again.query.recentProgress}
+    assert {batch: rows for batch, rows in reported.items() if rows} == {n: len(ticks[n]["edge"]) for n in (1, 2)}
     assert_whole(tmp_path, ticks[:3])
     assert again.answers == {"far": sum(sum(one["far"].values()) for one in alone(REACH, ticks[:3]))}
 
