@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from importlib.util import find_spec
-from inspect import signature
 from typing import TYPE_CHECKING, Any, overload
 
 from gpu_wcoj.backend import BackendName
@@ -22,7 +20,6 @@ from gpu_wcoj.errors import (
     UsageError,
     entry_point,
     listed,
-    nearest,
 )
 from gpu_wcoj.query.languages import Language  # loads the package `query` before the function of that name hides it
 from gpu_wcoj.result import EngineRows, Result
@@ -123,19 +120,8 @@ def query(
     from gpu_wcoj.engine.options import ProgramOptions, validate_functions
     from gpu_wcoj.prepared_query import QuerySource, passed_relations, prepare_query
 
-    for name, value in more.items():
-        is_scalar = value is None or isinstance(value, (int, float))  # these cannot be rows, and texts name files
-        is_named = isinstance(text, str) and re.search(rf"\b{re.escape(name)}\b", text)
-        if not is_named and (is_scalar or (isinstance(value, str) and isinstance(text, str))):
-            hint = nearest(name, {*signature(query).parameters} - {"text", "relations", "more"})
-            raise UsageError.with_parts(
-                f"query has no option '{name}', and {value!r:.80} is not a table for a relation of that name",
-                subject=name,
-                got=value,
-                remedy=f"Pass other options to gpu_wcoj.Program or gpu_wcoj.view.{hint}",
-            )
     source = QuerySource(text, language, dialect, arguments, bag, validate_functions("functions", functions))
-    prepared = prepare_query(source, passed_relations(relations, more), query, scan=scan, is_single=True)
+    prepared = prepare_query(source, passed_relations(text, relations, more, query), query, scan=scan, is_single=True)
     options = ProgramOptions(
         bag=prepared.bag, inputs=prepared.rules.inputs, functions=functions, backend=backend, threads=threads,
         iterations=iterations, limit=limit, timeout=timeout, memory=memory, outputs=listed_outputs(outputs),

@@ -6,6 +6,7 @@ The relations of a query are the rows that are passed, and tables in the variabl
 from __future__ import annotations
 
 import logging
+import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -187,22 +188,29 @@ def _unread_columns(program: Program, name: str) -> frozenset[int]:
     return core.unread(name) - typed
 
 
-def passed_relations(relations: Mapping[str, Any] | None, more: Mapping[str, Any]) -> dict[str, Any]:
+def passed_relations(
+    text: Any, relations: Mapping[str, Any] | None, more: Mapping[str, Any], entry: Callable[..., Any]
+) -> dict[str, Any]:
     """Return the relations that `gpu_wcoj.query` gets in a mapping and by keywords.
+
+    `entry` is that function.
 
     Raises
     ------
     UsageError
-        If a keyword cannot be rows, so that it is no option; and as `merge_relations`.
+        If a keyword cannot be rows and its name is not in the text, so that it is no option; and as `merge_relations`.
     """
     for name, value in more.items():
+        is_read = isinstance(text, str) and re.search(rf"\b{re.escape(name)}\b", text)
         is_file = isinstance(value, str) and named_files(name, value) is not None
-        if value is None or (isinstance(value, (str, int, float)) and not is_file):  # these cannot be rows
+        is_scalar = value is None or isinstance(value, (str, int, float))  # these cannot be rows
+        if is_scalar and not is_read and not is_file:
+            hint = nearest(name, {*signature(entry).parameters} - {"text", "relations", "more"})
             raise UsageError.with_parts(
                 f"query has no option '{name}', and {value!r:.80} is not a table or file for a relation of that name",
                 subject=name,
                 got=value,
-                remedy="Pass other options to gpu_wcoj.Program or gpu_wcoj.view, and names of files that exist.",
+                remedy=f"Pass other options to gpu_wcoj.Program or gpu_wcoj.view, and names of files that exist.{hint}",
             )
     return merge_relations(relations, more)
 
