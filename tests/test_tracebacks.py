@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 
 import gpu_wcoj as gw
-from gpu_wcoj import datoms, errors, one_shot, spark
+from gpu_wcoj import datoms, errors, prepared_query, spark
 from gpu_wcoj.checkpoint import Checkpoint
 from gpu_wcoj.errors import FULL_TRACEBACK
 from gpu_wcoj.streams import Circuit, Stream, Subcircuit
@@ -71,7 +71,7 @@ def test_the_whole_traceback_is_there_when_asked_for(monkeypatch: pytest.MonkeyP
 
 
 def test_a_mistake_of_the_package_keeps_its_frames(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(one_shot, "merge_relations", lambda *_: 1 // 0)
+    monkeypatch.setattr(prepared_query, "merge_relations", lambda *_: 1 // 0)
     lines = shown(CASES["SQL"])
     assert any("gpu_wcoj/one_shot.py" in line for line in lines)
     assert lines[-1].startswith("ZeroDivisionError")
