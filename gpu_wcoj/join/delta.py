@@ -115,7 +115,7 @@ class BoundPath:
         return arrangement.after(phase) if self.path.sees_after(use) else arrangement.before(phase)
 
 
-MIN_PIECE_ROWS, PIECES_OF_LIMIT = 1024, 4
+MIN_PIECE_ROWS, PIECES_OF_LIMIT = 1024, 2
 """Rows of a piece at least, and pieces that may be written within the limit, if a change may be given up.
 
 That is tested between pieces."""

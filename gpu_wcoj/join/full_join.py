@@ -526,8 +526,8 @@ def _list_single_tick(join: IncrementalGenericJoin, phase: int, limit: float) ->
     if join.n_seeds(0, phase) >= SAMPLED_ROWS and (
         _sampled_cost(join, join, phase, SAMPLE_SIZES[0], False, limit) >= limit
     ):
-        pieces, single = _list_within(join, phase, BELIEVED_FRACTION * limit), None
-        if pieces is None:
+        single, max_cost = None, max(BELIEVED_FACTOR * join.query.expected_cost, BEGUN_FRACTION * limit)
+        if (pieces := _list_within(join, phase, max_cost)) is None:
             single, cost = _cheapest_alternative(join, phase, False, FIRST_BUDGET, limit)
             pieces = None if single is None else _list_within(join, phase, BEGUN_FRACTION * cost)
         if pieces is not None:  # the sample did not see that many rows lead to one hub
@@ -803,10 +803,10 @@ def _cost_of_indices(
 SAMPLED_ROWS = 1 << 10
 """Rows that start a planned path from which on a sample is drawn before it runs."""
 
-MAX_ERROR, BELIEVED_FRACTION, BEGUN_FRACTION = 8.0, 0.5, 0.25
-"""Cost at which a planned path is given up: as a factor of its limit; if a sample finds it dearer than its limit, as a
-fraction of that, as a small sample does not see that many rows lead to one hub; and if another path is cheaper by
-samples, as a fraction of the other's cost."""
+MAX_ERROR, BELIEVED_FACTOR, BEGUN_FRACTION = 8.0, 2.0, 0.25
+"""Cost at which a planned path is given up. It is a factor of its limit; if a sample finds it dearer than that, the
+larger of a factor of the cost that the planner has expected and a fraction of the limit; and if samples then find
+another path cheaper, a fraction of the other's cost. A small sample does not see that many rows lead to one hub."""
 
 MAX_GIVEN_UP = 1 << 28
 """Cost in nanoseconds up to which a path is given up: until then its rows are in memory."""
