@@ -115,10 +115,11 @@ class BoundPath:
         return arrangement.after(phase) if self.path.sees_after(use) else arrangement.before(phase)
 
 
-MIN_PIECE_ROWS, PIECES_OF_LIMIT = 1024, 2
+MIN_PIECE_ROWS, PIECES_OF_LIMIT = 1024, 4
 """Rows of a piece at least, and pieces that may be written within the limit, if a change may be given up.
 
-That is tested between pieces."""
+That is tested between pieces. A single tick writes one: rows of one hub are found again in every piece, and it is given
+up once, while ticks are given up again and again."""
 
 
 @dataclass(eq=False)
@@ -284,7 +285,7 @@ class PathRunner:
             return
         self.check_cost()
         left = join.allowance.limit = self.max_cost - self.cost
-        piece_rows = left / (WRITTEN_PREFIX * PIECES_OF_LIMIT)
+        piece_rows = left / (WRITTEN_PREFIX * (1 if self.execution.single_tick else PIECES_OF_LIMIT))
         join.chunk_rows = int(min(self.execution.piece_rows, max(MIN_PIECE_ROWS, piece_rows)))
 
     def _with_meter(self, join: GenericJoin, path_index: int, variant: int) -> GenericJoin:

@@ -526,8 +526,11 @@ def _list_single_tick(join: IncrementalGenericJoin, phase: int, limit: float) ->
     if join.n_seeds(0, phase) >= SAMPLED_ROWS and (
         _sampled_cost(join, join, phase, SAMPLE_SIZES[0], False, limit) >= limit
     ):
-        single, max_cost = None, max(BELIEVED_FACTOR * join.query.expected_cost, BEGUN_FRACTION * limit)
-        if (pieces := _list_within(join, phase, max_cost)) is None:
+        single, pieces = None, None
+        if join.execution.single_tick:  # changes that are listed again would pay for it each time
+            max_cost = max(BELIEVED_FACTOR * join.query.expected_cost, BEGUN_FRACTION * limit)
+            pieces = _list_within(join, phase, max_cost)
+        if pieces is None:
             single, cost = _cheapest_alternative(join, phase, False, FIRST_BUDGET, limit)
             pieces = None if single is None else _list_within(join, phase, BEGUN_FRACTION * cost)
         if pieces is not None:  # the sample did not see that many rows lead to one hub
