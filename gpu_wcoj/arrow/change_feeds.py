@@ -33,6 +33,8 @@ class Coded:
     deletes: tuple[str | int, ...]
     beside: tuple[str, ...] = ()
     """Columns that the source adds and that are not data."""
+    order: str = ""
+    """The one of these that orders the changes; deletions of one value come first. Empty if rows are in order."""
 
     @property
     def codes(self) -> tuple[str | int, ...]:
@@ -59,12 +61,14 @@ CODED = {
         ("insert", "update_postimage"),
         ("delete", "update_preimage"),
         ("_commit_version", "_commit_timestamp"),
+        "_commit_version",
     ),
     "iceberg": Coded(
         "_change_type",
         ("INSERT", "UPDATE_AFTER"),
         ("DELETE", "UPDATE_BEFORE"),
         ("_change_ordinal", "_commit_snapshot_id"),
+        "_change_ordinal",
     ),
     "flink": Coded("row_kind", ("+I", "+U", "INSERT", "UPDATE_AFTER"), ("-D", "-U", "DELETE", "UPDATE_BEFORE")),
     "risingwave": Coded("changelog_op", (1, 3), (2, 4), ("_changelog_row_id",)),
@@ -93,7 +97,8 @@ def as_weighted(
     """Return changes of a known format as data columns and a column of weights, last.
 
     A table is taken as changes of a format only if it has the columns of the format beside those of the data, and the
-    data have no column of these names. So no other table is taken for one.
+    data have no column of these names. So no other table is taken for one. Rows are in the order of the changes, as the
+    last operation on a row of a set wins.
 
     Parameters
     ----------
@@ -136,8 +141,13 @@ def as_weighted(
             coded = Coded(coded.column, coded.inserts + iceberg.inserts, coded.deletes + iceberg.deletes)
         weights = _weights(codes, coded, called, what)
         _LOGGER.info("%s: the changes are taken as '%s' (by the column '%s')", what, called, coded.column)
-        data_columns = tuple(names[i] for i in data)
-        return (*data_columns, weight_name(data_columns)), [*(columns[i] for i in data), weights]
+        data_columns, rows = tuple(names[i] for i in data), [columns[i] for i in data]
+        if coded.order in beside:
+            numbers = as_arrow(as_read(columns[names.index(coded.order)]), f"{what}, column '{coded.order}'")
+            order = np.lexsort((weights, pc.rank(numbers, tiebreaker="dense").to_numpy()))
+            rows = [as_arrow(as_read(column), what).take(pa.array(order)) for column in rows]
+            weights = weights[order]
+        return (*data_columns, weight_name(data_columns)), [*rows, weights]
     return None
 
 
@@ -179,20 +189,18 @@ def _without_envelope(names: Sequence[str], arrays: Sequence[Any], nested: str |
     before, after, operations = sides
     if not all(pa.types.is_struct(side.type) or pa.types.is_null(side.type) for side in (before, after)):
         return None
-    letters = operations.to_pylist()
-    for row, letter in enumerate(letters):
-        if letter not in ("c", "r", "u", "d"):
-            raise TypeMismatchError.mismatch(
-                f"{what}, row {row}, column 'op'",
-                "is not an operation of Debezium",
-                repr(letter),
-                "c, r, u or d",
-                OPERATIONS,
-            )
+    letters = operations.to_numpy(zero_copy_only=False).astype(object)
+    is_known = np.isin(letters, ["c", "r", "u", "d"])
+    if not is_known.all():
+        row = int(np.argmin(is_known))
+        raise TypeMismatchError.mismatch(
+            f"{what}, row {row}, column 'op'", "is not an operation of Debezium", repr(operations[row].as_py()),
+            "c, r, u or d", OPERATIONS,
+        )  # fmt: skip
     pieces: list[pa.Table] = []
-    counts: list[int] = []
+    places: list[npt.NDArray[np.int64]] = []
     for side, name, used in ((before, "before", "ud"), (after, "after", "cru")):
-        rows = np.flatnonzero([letter in used for letter in letters])
+        rows = np.flatnonzero(np.isin(letters, [*used]))
         images = side.take(pa.array(rows))
         if images.null_count:
             row = int(rows[np.flatnonzero(images.is_null().to_numpy(zero_copy_only=False))[0]])
@@ -200,7 +208,7 @@ def _without_envelope(names: Sequence[str], arrays: Sequence[Any], nested: str |
                 f"{what}, row {row}: '{name}' is null in an event whose op is '{letters[row]}'",
                 subject=what, remedy=WHOLE_ROWS,
             )  # fmt: skip
-        counts.append(len(rows))
+        places.append(2 * rows + len(places))
         if not pa.types.is_null(side.type):
             pieces.append(pa.Table.from_arrays(images.flatten(), [field.name for field in side.type]))
     if not pieces:
@@ -211,5 +219,7 @@ def _without_envelope(names: Sequence[str], arrays: Sequence[Any], nested: str |
         raise TypeMismatchError.mismatch(
             what, "has different types in before and after", f"{before.type} and {after.type}", "one type"
         ) from error
-    weights = np.repeat(np.array([-1, 1], np.int64), counts)
-    return (*table.column_names, weight_name(table.column_names)), [*table.columns, weights]
+    weights = np.repeat(np.array([-1, 1], np.int64), [len(rows) for rows in places])
+    order = np.argsort(np.concatenate(places))
+    table = table.take(pa.array(order))
+    return (*table.column_names, weight_name(table.column_names)), [*table.columns, weights[order]]

@@ -75,6 +75,35 @@ def test_a_program_without_names_counts_the_columns():
     assert program.step({"e": pl.DataFrame(FEEDS["sign"])})["n"].rows() == [((2, 4), 1), ((5, 6), 1)]
 
 
+IMAGES = pa.struct([("a", pa.int64())])
+IN_ORDER = {
+    "an event creates what the next one deletes": (
+        [], pa.table({"before": pa.array([None, {"a": 1}], IMAGES), "after": pa.array([{"a": 1}, None], IMAGES),
+                      "op": ["c", "d"]}), []),
+    "events change a row and change it back": (
+        [1], pa.table({"before": pa.array([{"a": 1}, {"a": 2}], IMAGES), "after": pa.array([{"a": 2}, {"a": 1}], IMAGES),
+                       "op": ["u", "u"]}), [1]),
+    "the later commit stands first": (
+        [], pa.table({"a": [1, 1], "_change_type": ["delete", "insert"], "_commit_version": [2, 1]}), []),
+    "an update leaves the row as it was": (
+        [1], pa.table({"a": [1, 1], "_change_type": ["update_postimage", "update_preimage"],
+                       "_commit_version": [3, 3]}), [1]),
+    "ordinals order changes": (
+        [1], pa.table({"a": [1, 1], "_change_type": ["INSERT", "DELETE"], "_change_ordinal": [1, 0],
+                       "_commit_snapshot_id": [7, 7]}), [1]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("bag", [False, True], ids=["set", "bag"])
+@pytest.mark.parametrize("name", IN_ORDER)
+def test_operations_on_one_row_are_applied_in_order(name, bag):
+    start, feed, expected = IN_ORDER[name]
+    program = gw.Program("h(a) :- t(a).", schema={"t": {"a": "int64"}}, bag=bag)
+    program.step({"t": [(a,) for a in start]})
+    assert program.step({"t": feed})["h"].rows() == []
+    assert program.relation("t").rows() == [((a,), 1) for a in expected]
+
+
 def test_lines_of_json_with_events(tmp_path):
     lines = tmp_path / "events.jsonl"
     pl.DataFrame({"payload": EVENTS}).write_ndjson(lines)
