@@ -32,7 +32,6 @@ from gpu_wcoj.errors import (
     callers_level,
     nearest,
 )
-from gpu_wcoj.files.reader import FileTable
 from gpu_wcoj.files.spec import files_of_text, named_files
 from gpu_wcoj.program import Program
 from gpu_wcoj.query.check import check_required
@@ -201,10 +200,11 @@ def passed_relations(
         If a keyword cannot be rows and its name is not in the text, so that it is no option; and as `merge_relations`.
     """
     for name, value in more.items():
-        is_read = isinstance(text, str) and re.search(rf"\b{re.escape(name)}\b", text)
-        is_file = isinstance(value, str) and named_files(name, value) is not None
-        is_scalar = value is None or isinstance(value, (str, int, float))  # these cannot be rows
-        if is_scalar and not is_read and not is_file:
+        if not (value is None or isinstance(value, (str, int, float))):  # these cannot be rows
+            continue
+        is_read = isinstance(text, str) and re.search(rf"\b{re.escape(name)}\b", text, re.IGNORECASE)
+        is_file = not isinstance(text, str) and isinstance(value, str) and named_files(name, value) is not None
+        if not is_read and not is_file:
             hint = nearest(name, {*signature(entry).parameters} - {"text", "relations", "more"})
             raise UsageError.with_parts(
                 f"query has no option '{name}', and {value!r:.80} is not a table or file for a relation of that name",
@@ -333,6 +333,8 @@ def _table_of_text(name: str) -> Any:
     spec = files_of_text(name)
     if spec is None:
         return None
+    from gpu_wcoj.files.reader import FileTable
+
     _LOGGER.info("relation '%s' is read from %s file(s)", name, 1 + len(spec.more))
     return FileTable(spec)
 

@@ -39,6 +39,11 @@ def test_import_adds_few_modules_to_numpy():
     assert len(added - ours) <= 40
 
 
+def test_a_program_of_python_rows_loads_no_formats_of_files():
+    modules = modules_after("import gpu_wcoj; gpu_wcoj.Program('h(a) :- e(a, b).').step({'e': [(1, 2)]})")
+    assert modules & {"pyarrow.csv", "pyarrow.fs", "pyarrow.parquet", "gpu_wcoj.files.reader"} == set()
+
+
 def test_fallback_knows_nothing_of_the_engine():
     found = packages(modules_after("import cpu_fallback; cpu_fallback.load_kernels()"))
     assert "cpu_fallback" in found

@@ -16,7 +16,6 @@ from gpu_wcoj.data.column import Column, Dictionary, on_host
 from gpu_wcoj.data.rows import as_weights, weight_among
 from gpu_wcoj.data.schema import FULL, FULL_UINT64, INT64, MAX_DIGITS, DataType
 from gpu_wcoj.errors import ArityError, ColumnError, SchemaError, TypeMismatchError, UsageError, counted
-from gpu_wcoj.files.reader import table_of_file
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.zset.zset import ZSet
 
@@ -193,6 +192,8 @@ def with_file(relation: str, data: Any) -> Any:
     """
     if not isinstance(data, (str, PathLike)):
         return data
+    from gpu_wcoj.files.reader import table_of_file
+
     return table_of_file(relation, data)
 
 

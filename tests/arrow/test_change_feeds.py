@@ -81,7 +81,8 @@ IN_ORDER = {
         [], pa.table({"before": pa.array([None, {"a": 1}], IMAGES), "after": pa.array([{"a": 1}, None], IMAGES),
                       "op": ["c", "d"]}), []),
     "events change a row and change it back": (
-        [1], pa.table({"before": pa.array([{"a": 1}, {"a": 2}], IMAGES), "after": pa.array([{"a": 2}, {"a": 1}], IMAGES),
+        [1], pa.table({"before": pa.array([{"a": 1}, {"a": 2}], IMAGES),
+                       "after": pa.array([{"a": 2}, {"a": 1}], IMAGES),
                        "op": ["u", "u"]}), [1]),
     "the later commit stands first": (
         [], pa.table({"a": [1, 1], "_change_type": ["delete", "insert"], "_commit_version": [2, 1]}), []),

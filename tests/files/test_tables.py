@@ -107,6 +107,11 @@ def test_messages_about_files():
         gw.query("SELECT * FROM 'none.csv'")
     with pytest.raises(UsageError, match="query has no option 'bakend', and 'cpu' is not a table or file"):
         gw.query("SELECT * FROM t", {"t": "trips.csv"}, bakend="cpu")
+    Path("sql").mkdir()
+    Path("sql", "q.sql").write_text("SELECT 1")
+    with pytest.raises(UsageError, match="query has no option 'langauge'"):  # although there is a folder of that name
+        gw.query("SELECT * FROM t", {"t": "trips.csv"}, langauge="sql")
+    assert gw.query("SELECT id FROM T", t="trips.csv").rows() == [(1,), (2,), (3,)]
     with pytest.raises(UsageError, match="is not a file of this machine"):
         gw.query("SELECT * FROM 's3://bucket/trips.parquet'")
     Path("empty").mkdir()
