@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from inspect import signature
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -19,7 +20,7 @@ import numpy as np
 
 from gpu_wcoj.arrow.table import columns_by_name, is_frame, type_names
 from gpu_wcoj.data.schema import INTERVAL, DataType, declared_type
-from gpu_wcoj.engine.ingest import are_numbered, merge_relations, read_change
+from gpu_wcoj.engine.ingest import are_numbered, merge_relations, read_change, with_file
 from gpu_wcoj.engine.options import ProgramOptions, validate_flag, validate_schema
 from gpu_wcoj.errors import (
     EdnSyntaxError,
@@ -333,10 +334,8 @@ def _table_of_text(name: str) -> Any:
     spec = files_of_text(name)
     if spec is None:
         return None
-    from gpu_wcoj.files.reader import FileTable
-
     _LOGGER.info("relation '%s' is read from %s file(s)", name, 1 + len(spec.more))
-    return FileTable(spec)
+    return with_file(name, Path(name).expanduser())
 
 
 _LOGGER = logging.getLogger("gpu_wcoj")
