@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import combinations, permutations
 from math import prod
 
 from gpu_wcoj.errors import UnsafeRuleError
@@ -181,7 +182,8 @@ def select_before_joining(draft: Draft) -> Draft:
     """Move conditions on one atom into its selection, and drop columns that nothing else reads.
 
     For a single tick: otherwise each selection is one more arrangement to maintain, and rows without some of their
-    columns have to be counted.
+    columns have to be counted. In other programs, only an order of variables that makes all atoms of a body the same
+    selection is moved, as in a clique: its arrangements replace those of the whole relation.
 
     Examples
     --------
@@ -192,14 +194,19 @@ def select_before_joining(draft: Draft) -> Draft:
     >>> body = select_before_joining(before).rules[0].normalised
     >>> [(atom.relation, atom.columns, atom.compared) for atom in body.atoms]
     [('r', (0, 1), ((2, '<', 3, None),)), ('s', (0,), ((1, '<', None, 5),))]
+    >>> triangle = draft_program("h(a, b, c) :- r(a, b), r(b, c), r(a, c), a < b, b < c.", [normalise_rules])
+    >>> body = select_before_joining(triangle).rules[0].normalised
+    >>> {atom.compared for atom in body.atoms}, body.conditions
+    ({((0, '<', 1, None),)}, ())
     """
     setting = draft.setting
     if not setting.single_tick:
-        return draft
+        return draft.over(lambda one: replace(one, body=_select_order(one.normalised)))
     keeps_columns = setting.is_load and not setting.bag  # rows that agree in the columns read are derivations each
 
     def select(body: Body) -> Body:
-        return _select(body) if keeps_columns else _without_unread(_select(body))
+        selected = _select(_select_order(body))
+        return selected if keeps_columns else _without_unread(selected)
 
     return draft.over(lambda one: replace(one, body=select(one.normalised)))
 
@@ -246,6 +253,38 @@ def _select(body: Body) -> Body:
         if not is_selection:
             left.append(condition)
     return body if len(left) == len(body.conditions) else replace(body, atoms=tuple(atoms), conditions=tuple(left))
+
+
+def _select_order(body: Body) -> Body:
+    """Select rows of the atoms by the order of their variables, if all become one selection."""
+    if len(body.atoms) < 2 or len({atom.relation for atom in body.atoms}) > 1 or body.calculations:
+        return body
+    strict = [condition for condition in body.conditions if condition.op in ("<", ">") and not condition.textual]
+    links = [link for condition in strict if isinstance(condition.operand, str) for link in _links(condition)]
+    ascending = {(left, right) for left, right, _ in _close(links)}
+    atoms = [atom._replace(compared=(*atom.compared, *_ordered_columns(atom, ascending))) for atom in body.atoms]
+    selections = {(atom.constants, atom.equal, atom.compared) for atom in atoms}
+    if len(selections) > 1 or atoms[0].compared == body.atoms[0].compared:
+        return body
+    selected = {pair for atom in atoms for pair in permutations(atom.variables, 2)} & ascending
+    left = [
+        condition
+        for condition in body.conditions
+        if condition not in strict
+        or not isinstance(condition.operand, str)
+        or selected.isdisjoint((name, other) for name, other, _ in _links(condition))
+    ]
+    return replace(body, atoms=tuple(atoms), conditions=tuple(left))
+
+
+def _ordered_columns(atom: BodyAtom, ascending: Collection[tuple[str, str]]) -> list[ComparedColumns]:
+    """Return the comparisons of columns that an order of variables makes, lower column first."""
+    places = sorted(zip(atom.columns, atom.variables, strict=True))
+    return [
+        (low, "<" if (name, other) in ascending else ">", high, None)
+        for (low, name), (high, other) in combinations(places, 2)
+        if (name, other) in ascending or (other, name) in ascending
+    ]
 
 
 def _without_unread(body: Body) -> Body:
