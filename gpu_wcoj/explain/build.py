@@ -581,7 +581,7 @@ class Words:
             self.atom(path.seed),
             path.is_negated,
             tuple(self.arrangement(use.key) for use in path.seeds) if path_number else (),
-            tuple(map(str, path.seed_conditions)),
+            (*_ordered(path.seed), *map(str, path.seed_conditions)),
             checked_uses,
             tuple(self.done(check, path) for check in path.seed_checks),
             self.levels(path, steps),
@@ -675,6 +675,14 @@ class Words:
         for column, op, other_column, code in key.compared:
             where.append(f"{name(column)} {op} {name(other_column) if other_column is not None else f'code {code}'}")
         return where
+
+
+def _ordered(use: AtomUse) -> Iterator[str]:
+    """Yield the comparisons between variables of an atom that select its rows."""
+    names = dict(zip(use.key.order, use.variables, strict=True))
+    for column, op, other_column, _ in use.key.compared:
+        if column in names and other_column in names:
+            yield f"{names[column]} {op} {names[other_column]}"
 
 
 def _common_prefix(way: Continuation) -> BegunTree:
