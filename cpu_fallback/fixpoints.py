@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from cpu_fallback.plain_walks import FIXPOINT, LIMIT, PAUSED, WIDE, WRONG
+from cpu_fallback.loop_walks import DONE, FRESH, advance
+from cpu_fallback.plain_loops import FIXPOINT, LIMIT, PAUSED, WIDE, WRONG
 from cpu_fallback.ranges import PARENT, SIZE, VALUES, WIDTH, find, weight_at
 from cpu_fallback.runtime import cached_njit, load, pointer64
 from cpu_fallback.tries import N_WORK, Int64Array
-from cpu_fallback.walks import DONE, FRESH, advance
 
 # Rows of all heads in one matrix, found by a hash table of their numbers plus 1; 0 is a free place.
 

@@ -18,7 +18,7 @@ from cpu_fallback import tries
 from cpu_fallback import tries as choices
 from cpu_fallback import tries as sort
 from cpu_fallback import tries as sums
-from cpu_fallback.plain_walks import PlainFixpoint, PlainMaintenance
+from cpu_fallback.plain_loops import PlainFixpoint, PlainMaintenance
 from cpu_fallback.tries import PROBES, PROPOSALS, SUM_OF_MINIMA, SURVIVORS, CodeArray, Int64Array, distinct_rows, prune
 
 # Searches of many values at once, each in a separate range of one sorted array.

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from cpu_fallback.plain_walks import (
+from cpu_fallback.plain_loops import (
     ABSENT,
     ABSOLUTE,
     ADD,
