@@ -147,7 +147,7 @@ class Plan:
 
 def prepare(
     device: Device, levels: Sequence[Level], first: Sequence[int], last: Sequence[bool], shared: Sequence[bool],
-    rows: Sequence[int], out_rows: Sequence[int],
+    rows: Sequence[int], out_rows: Sequence[int], sought: bool = False,  # noqa: ARG001  # a hint for other kernels
 ) -> Extension:  # fmt: skip
     """See `gpu_wcoj.kernels.protocol.Kernels.prepare`. One upload."""
     n_atoms, n_slots = len(last), len(levels)

@@ -514,8 +514,9 @@ def describe(
     return record, None if weights is None else Support(weights)
 
 
-def bytes_beside(support: Support | None) -> int:
+def bytes_beside(level: Level) -> int:
     """See `gpu_wcoj.kernels.protocol.Kernels.bytes_beside`."""
+    support = level.support
     return 0 if support is None or support.sums is None else int(support.sums.nbytes)
 
 
@@ -555,7 +556,7 @@ def index_rows(device: Device, columns: Sequence[Int64Array]) -> tuple[list[Code
 
 def rearrange(
     device: Device, parts: Sequence[tuple[Sequence[CodeArray], Sequence[Int64Array]]], order: Sequence[int],
-    tags: Sequence[int],
+    tags: Sequence[int] = (),
 ) -> tuple[list[CodeArray], list[Int64Array]]:  # fmt: skip
     """See `gpu_wcoj.kernels.protocol.Kernels.rearrange`.
 
