@@ -30,7 +30,7 @@ from gpu_wcoj.join.relation import RelationIndex
 from gpu_wcoj.join.settings import Execution
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey, PhaseRows, RowBatch, UnsortedArrangement
-from gpu_wcoj.zset.arrays import BoolArray, numbers, positions, stacked
+from gpu_wcoj.zset.arrays import BoolArray, joined_columns, numbers, positions, stacked
 from gpu_wcoj.zset.index import IndexedZSet
 
 # Exact sums of integers over groups, as words of 128 bits.
@@ -237,7 +237,7 @@ def group_change(
     """
     xp = backend.xp
     parts = [batch.columns() for batch in batches]
-    columns = parts[0] if len(parts) == 1 else [xp.concatenate(each) for each in zip(*parts, strict=True)]
+    columns = joined_columns(parts, xp)
     row_weights: Int64Array = (
         xp.concatenate([batch.weight_column() for batch in batches]) if weights is None else weights
     )
@@ -291,7 +291,6 @@ INFINITY, MINUS_INFINITY, NAN = 1000, 1001, 1002
 MAX_WORD = 1 << 61
 """Amount of a word above which the words of a sum are normalised."""
 
-"""The low 32 bits."""
 _UNIT = 1 << 1074
 """The value 1.0 in units of 2^-1074."""
 
@@ -440,11 +439,8 @@ def changed_rows(source: Arrangement, backend: Backend) -> tuple[list[Int64Array
     batches = [batch for batch in source.pending if batch.n_rows]
     if not batches:
         return None
-    concatenate = backend.xp.concatenate
-    columns, weights = backend.kernels.consolidate(
-        [concatenate(parts) for parts in zip(*(batch.columns() for batch in batches), strict=True)],
-        concatenate([batch.weight_column() for batch in batches]),
-    )
+    *columns, weights = joined_columns([[*batch.columns(), batch.weight_column()] for batch in batches], backend.xp)
+    columns, weights = backend.kernels.consolidate(columns, weights)
     return (columns, weights) if len(weights) else None
 
 
@@ -468,7 +464,7 @@ def entries_below(
     if not parts:
         nothing: Int64Array = xp.empty(0, np.int64)
         return nothing, [nothing], nothing
-    joined = parts[0] if len(parts) == 1 else [xp.concatenate(each) for each in zip(*parts, strict=True)]
+    joined = joined_columns(parts, xp)
     return joined[0], joined[1:-1], joined[-1]
 
 
@@ -599,7 +595,7 @@ def first_nodes(
         waiting, window = waiting[left], window * 8
     if not parts:
         return nothing, [nothing] * (level + 1 - len(groups)), nothing
-    owner, *columns, weights = parts[0] if len(parts) == 1 else map(xp.concatenate, zip(*parts, strict=True))
+    owner, *columns, weights = joined_columns(parts, xp)
     return owner, columns, weights
 
 
@@ -637,7 +633,7 @@ def _window_nodes(
             for column, values in zip(horizon, edge, strict=True):
                 column[cut] = xp.where(is_nearer, values, column[cut])
             is_cut[cut] = True
-    *columns, weights = parts[0] if len(parts) == 1 else map(xp.concatenate, zip(*parts, strict=True))
+    *columns, weights = joined_columns(parts, xp)
     kernels = backend.kernels
     if level < batches[0].depth - 1 and _may_wrap(batches):
         columns = kernels.distinct_rows(columns)
@@ -820,9 +816,7 @@ class Totals:
         words = rows % n, rows // n - len(self.words), changed[rows]
         if self._float_additions is None:
             return words
-        group, word, amount = (
-            self._backend.xp.concatenate(pair) for pair in zip(words, self._float_additions, strict=True)
-        )
+        group, word, amount = joined_columns([words, self._float_additions], self._backend.xp)
         return group, word, amount
 
     @property
@@ -1164,7 +1158,7 @@ class GroupingHead(GroupsOperator):
         if not self.execution.weighted:
             return self._emit_set(gone, come)
         xp = self._backend.xp
-        columns = [xp.concatenate(both) for both in zip(gone, come, strict=True)]
+        columns = joined_columns([gone, come], xp)
         weights = xp.concatenate([xp.full(len(gone[0]), -1, np.int64), xp.ones(len(come[0]), np.int64)])
         return self._emit(*self._backend.kernels.consolidate(columns, weights))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -32,11 +32,8 @@ from gpu_wcoj.join.settings import Execution
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey, PhaseRows
 from gpu_wcoj.trace.spine import Spine
-from gpu_wcoj.zset.arrays import exact_sum, positions, within_memory
+from gpu_wcoj.zset.arrays import exact_sum, joined_columns, positions, within_memory
 from gpu_wcoj.zset.index import IndexedZSet
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True, eq=False)
@@ -246,8 +243,7 @@ class Circuit:
     def _merge_phases(self, phases: Sequence[PhaseRows]) -> InputChange:
         """Merge phases into one change of an input."""
         xp = self.backend.xp
-        columns = [xp.concatenate(parts) for parts in zip(*(phase.columns for phase in phases), strict=True)]
-        weights = xp.concatenate([phase.weight_column(xp) for phase in phases])
+        *columns, weights = joined_columns([[*phase.columns, phase.weight_column(xp)] for phase in phases], xp)
         return InputChange(*self.backend.kernels.consolidate(columns, weights), False)
 
     def _required_heads(self, names: Iterable[str]) -> dict[str, RelationOperator]:

@@ -18,6 +18,7 @@ from gpu_wcoj.join.relation import RelationIndex
 from gpu_wcoj.join.settings import Execution
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey, PhaseRows
+from gpu_wcoj.zset.arrays import joined_columns
 
 
 class SourceColumn(NamedTuple):
@@ -103,9 +104,8 @@ class ComputedGroupsHead(GroupsOperator):
         groups = [column[starts] for column in columns[: plan.n_group]]
         after, weights = self._rows_after(groups)
         before, weights_before = self._rows_before(groups)
-        both = [xp.concatenate(pair) for pair in zip(before, after, strict=True)]
-        rows, weights = kernels.consolidate(both, xp.concatenate([-weights_before, weights]))
-        return self._emit(rows, weights)
+        *columns, weights = joined_columns([(*before, -weights_before), (*after, weights)], xp)
+        return self._emit(*kernels.consolidate(columns, weights))
 
     def _rows_before(self, groups: Sequence[Int64Array]) -> tuple[list[Int64Array], Int64Array]:
         """Return the head's rows of groups before the tick, by stored column."""

@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -25,7 +24,7 @@ from gpu_wcoj.join.relation import RelationIndex
 from gpu_wcoj.join.settings import Execution
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey, PhaseRows
-from gpu_wcoj.zset.arrays import BoolArray, positions, stacked
+from gpu_wcoj.zset.arrays import BoolArray, joined_columns, positions, stacked
 
 RESERVE = 64
 """Least rows that a window is filled with beyond its limit; it is twice as much when it is cut."""
@@ -146,7 +145,7 @@ class FirstRowsHead(GroupsOperator):
         before = self._below(self.derivations.accumulated(), groups)
         # The candidates: rows of the windows, and changed rows.
         owner = xp.concatenate([before.owner, changed])
-        both = [xp.concatenate(pair) for pair in zip(before.columns, columns, strict=True)]
+        both = joined_columns([before.columns, columns], xp)
         marks = xp.concatenate([xp.ones(len(before.owner), np.int64), xp.full(len(changed), 2, np.int64)])
         (owner, *both), marks = kernels.consolidate([owner, *both], marks)
         weights = weights_of_rows(state, range(len(both)), stacked(backend, both), backend)
@@ -172,9 +171,11 @@ class FirstRowsHead(GroupsOperator):
             (rows,) = positions(backend, ~is_short[after.owner])
             again = self._below(state, [column[short] for column in groups])
             again = self._cut(again, plan.reserve)
-            after = _appended(after.selected(rows), _Rows(short[again.owner], again.columns, again.weights), xp)
-            order = self._order(after.owner, after.columns)
-            after = after.selected(order)
+            kept = after.selected(rows)
+            owner, *columns, weights = joined_columns(
+                [(kept.owner, *kept.columns, kept.weights), (short[again.owner], *again.columns, again.weights)], xp
+            )
+            after = _Rows(owner, columns, weights).selected(self._order(owner, columns))
         self.derivations.receive_delta([PhaseRows(*self._difference(before, after))])
         return self._emit(*self._difference(self._clip(before), self._clip(after)))
 
@@ -224,17 +225,10 @@ class FirstRowsHead(GroupsOperator):
 
     def _difference(self, before: _Rows, after: _Rows) -> tuple[Sequence[Int64Array], Int64Array]:
         """Return the changed rows, in the head's columns, and their weights."""
-        xp = self._backend.xp
-        columns = [xp.concatenate(pair) for pair in zip(before.columns, after.columns, strict=True)]
-        weights = xp.concatenate([-before.weights, after.weights])
+        parts = [(*before.columns, -before.weights), (*after.columns, after.weights)]
+        *columns, weights = joined_columns(parts, self._backend.xp)
         placed = dict(zip(self.plan.head, columns, strict=True))
         return self._backend.kernels.consolidate([placed[column] for column in range(self.width)], weights)
-
-
-def _appended(left: _Rows, right: _Rows, xp: Any) -> _Rows:
-    join = xp.concatenate
-    columns = [join(pair) for pair in zip(left.columns, right.columns, strict=True)]
-    return _Rows(join([left.owner, right.owner]), columns, join([left.weights, right.weights]))
 
 
 def _run_ends(owner: Int64Array, backend: Backend) -> BoolArray:

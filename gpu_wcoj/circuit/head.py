@@ -51,7 +51,7 @@ from gpu_wcoj.join.seeds import bind_seeds
 from gpu_wcoj.join.settings import Execution
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey, PhaseRows
-from gpu_wcoj.zset.arrays import BoolArray, exact_sum, numbers, positions, stacked
+from gpu_wcoj.zset.arrays import BoolArray, exact_sum, joined_columns, numbers, positions, stacked
 from gpu_wcoj.zset.index import IndexedZSet
 
 # Join changes with weights as Python integers: slow, used only if int64 may overflow.
@@ -197,10 +197,8 @@ class OrderedPieces:
 
 def _joined(parts: Sequence[_Weighted], backend: Backend) -> _Weighted:
     """Return the rows of all parts, one part after the other."""
-    if len(parts) == 1:
-        return parts[0]
-    columns = [backend.xp.concatenate(columns) for columns in zip(*(columns for columns, _ in parts), strict=True)]
-    return columns, backend.xp.concatenate([weights for _, weights in parts])
+    *columns, weights = joined_columns([(*columns, weights) for columns, weights in parts], backend.xp)
+    return columns, weights
 
 
 class _NotComparedError(Exception):
@@ -376,9 +374,7 @@ class Head(RelationOperator):
             gathered = [list(part) for part, _ in ordered.close()]
         if not gathered:
             return self._no_columns()
-        columns = gathered[0]
-        if len(gathered) > 1:
-            columns = [backend.xp.concatenate(parts) for parts in zip(*gathered, strict=True)]
+        columns = joined_columns(gathered, backend.xp)
         gathered.clear()
         return columns if is_distinct else backend.kernels.distinct_rows(columns)
 
@@ -476,9 +472,7 @@ class Head(RelationOperator):
             return None
         if not pieces:
             return PhaseRows(self._no_columns(), 1, is_consolidated=False)
-        columns = pieces[0].columns
-        if len(pieces) > 1:
-            columns = [xp.concatenate(parts) for parts in zip(*(piece.columns for piece in pieces), strict=True)]
+        columns = joined_columns([piece.columns for piece in pieces], xp)
         signs = [piece.weights for piece in pieces]
         if all(isinstance(sign, int) for sign in signs):
             return PhaseRows(columns, 1, is_consolidated=False)

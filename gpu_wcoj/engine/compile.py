@@ -168,9 +168,7 @@ class Compiler:
         circuit = self.circuit(planned, execution)
         lowered = CompiledProgram(types, shapes, planned, circuit, self.dictionaries)
         if present is not None:
-            before = present
-
-            migrate_state(present, lowered, lambda name, rows: self._migrate(name, rows, before, lowered))
+            migrate_state(present, lowered, lambda name, rows: self._migrate(name, rows, present, lowered))
         return lowered
 
     def compile_as(

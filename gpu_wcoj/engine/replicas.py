@@ -22,6 +22,7 @@ from gpu_wcoj.kernels.protocol import PROPOSALS, Int64Array
 from gpu_wcoj.planner.lower import Plan
 from gpu_wcoj.trace.arrangement import PhaseRows
 from gpu_wcoj.units import format_bytes, machine_memory, part_of
+from gpu_wcoj.zset.arrays import joined_columns
 from gpu_wcoj.zset.index import IndexedZSet
 
 ALWAYS = 1 << 62
@@ -318,16 +319,8 @@ def merge_backlog(circuit: Circuit, backlog: Backlog, ahead: Circuit) -> Circuit
 def _summed(batches: Sequence[IndexedZSet], index: RelationIndex) -> tuple[Sequence[Int64Array], Int64Array]:
     """Return the sum of batches as sorted rows of the relation; weights modulo 2^64."""
     backend, order = index.backend, index.canonical.order
-    parts = [batch.columns() for batch in batches]
-    places = [order.index(column) for column in range(index.width)]
-    columns = [_joined(backend, [part[place] for part in parts]) for place in places]
-    weights = _joined(backend, [batch.weight_column() for batch in batches])
-    return backend.kernels.consolidate(columns, weights)
-
-
-def _joined(backend: Backend, parts: Sequence[Int64Array]) -> Int64Array:
-    joined: Int64Array = parts[0] if len(parts) == 1 else backend.xp.concatenate(parts)
-    return joined
+    *columns, weights = joined_columns([[*batch.columns(), batch.weight_column()] for batch in batches], backend.xp)
+    return backend.kernels.consolidate([columns[order.index(column)] for column in range(index.width)], weights)
 
 
 def moved(
@@ -657,7 +650,7 @@ def router_of(lowering: Compiler, primary: Backend, options: ProgramOptions) -> 
     if options.twin is None and primary.device is None:
         return None
     twin_backend = select_backend("cpu" if options.twin is None else options.twin, is_lasting=True)
-    model = (_measured(primary, twin_backend) if options.route == "auto" else None) or ASSUMED
+    model = (stored_model(primary, twin_backend) if options.route == "auto" else None) or ASSUMED
     return Router(lowering, twin_backend, Route.from_option(options.route, model), model, memory)
 
 
@@ -759,11 +752,6 @@ def _chosen(sides: Replicas, to_twin: bool) -> Replica:
         return sides.primary
     assert sides.twin is not None
     return sides.twin
-
-
-def _measured(primary: Backend, twin: Backend) -> CostModel | None:
-
-    return stored_model(primary, twin)
 
 
 # Measured costs in the user's cache: a JSON file with an entry per machine and version.

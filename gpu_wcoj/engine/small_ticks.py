@@ -56,6 +56,7 @@ from gpu_wcoj.join.walk import (
 from gpu_wcoj.kernels.protocol import N_WORK, Int64Array
 from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey, PhaseRows
 from gpu_wcoj.trace.spine import Spine
+from gpu_wcoj.zset.arrays import joined_columns
 from gpu_wcoj.zset.index import IndexedZSet
 
 FORGOTTEN = 7 / 8
@@ -822,11 +823,6 @@ class SmallTicks:
             PhaseRows([column[n_gone:] for column in columns], 1),
         ]
 
-    def _receive(self, relation: int, n: int, mode: int) -> None:
-        self._relations[relation, record.R_SIZE] = n
-        if self.walker.receive_rows(self._context_address, relation, mode, TICK_CAPACITY) < 0:
-            raise UnsuitableTickError(_LARGE_WEIGHTS)
-
     def _aggregate(self, grouping: _Grouping) -> tuple[ChangeCount, list[PhaseRows]]:
         """Return the change of a head that aggregates, from this tick's change of its source."""
         head = grouping.head
@@ -922,17 +918,13 @@ class SmallTicks:
     def _add_bound(self, walks: _HeadWalks, bounds: list[int], magnitude: float) -> None:
         if magnitude >= record.LARGEST_WEIGHT or bounds[walks.position] + int(magnitude) >= record.LARGEST_WEIGHT:
             raise UnsuitableTickError(_LARGE_WEIGHTS)
-        if walks.head.relation is None:
-            bounds[walks.position] += int(magnitude)
+        bounds[walks.position] += int(magnitude)
 
     def _keep_phases(self, relation: int, phases: Sequence[PhaseRows], mode: int) -> None:
         """Make the rows of all phases the change of a relation."""
         if not phases:
             return
-        columns = [np.concatenate(parts) for parts in zip(*(phase.columns for phase in phases), strict=True)]
-        self._keep_rows(relation, columns, np.concatenate([phase.weight_column() for phase in phases]), mode)
-
-    def _keep_rows(self, relation: int, columns: Sequence[Int64Array], weights: Int64Array, mode: int) -> None:
+        *columns, weights = joined_columns([[*phase.columns, phase.weight_column()] for phase in phases], np)
         n = len(weights)
         if n > TICK_CAPACITY:
             raise UnsuitableTickError(_TOO_MANY_DERIVED)
@@ -940,7 +932,9 @@ class SmallTicks:
         for column, values in enumerate(columns):
             rows[:n, column] = values
         self.weights[relation][:n] = weights
-        self._receive(relation, n, mode)
+        self._relations[relation, record.R_SIZE] = n
+        if self.walker.receive_rows(self._context_address, relation, mode, TICK_CAPACITY) < 0:
+            raise UnsuitableTickError(_LARGE_WEIGHTS)
 
     def _changed_rows(self, relation: int) -> tuple[list[Int64Array], Int64Array]:
         """Return the changed rows of a relation, deleted ones first, and their weights."""

@@ -77,6 +77,19 @@ def stacked(backend: Backend, columns: Sequence[Int64Array]) -> Int64Array:
     return matrix
 
 
+def joined_columns(parts: Sequence[Sequence[Int64Array]], xp: Any) -> list[Int64Array]:
+    """Return the columns of one part or more, one part after the other; those of a single part as they are.
+
+    Examples
+    --------
+    >>> joined_columns([[np.array([1]), np.array([2])], [np.array([3]), np.array([4])]], np)
+    [array([1, 3]), array([2, 4])]
+    """
+    if len(parts) == 1:
+        return list(parts[0])
+    return [xp.concatenate(columns) for columns in zip(*parts, strict=True)]
+
+
 def exact_sum(backend: Backend, values: Int64Array) -> int:
     """Return the sum as a Python integer; high and low halves are added separately. Waits once.
 

@@ -14,6 +14,7 @@ from gpu_wcoj.join.plan import Absent, AtomUse, Check, Condition, DeltaPath, Del
 from gpu_wcoj.join.settings import Execution
 from gpu_wcoj.kernels.protocol import OPERATORS, Int64Array
 from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey, PhaseRows
+from gpu_wcoj.zset.arrays import joined_columns
 
 RANK = "#rank"
 """Prefix of the names of rank variables; the atom's number follows."""
@@ -330,6 +331,6 @@ class DerivationQuery:
         if not pieces:
             nothing = xp.empty(0, np.int64)
             return [nothing] * self._width, nothing, nothing
-        together = [parts[0] if len(parts) == 1 else xp.concatenate(parts) for parts in zip(*pieces, strict=True)]
-        (*values, iterations), counts = backend.kernels.consolidate(together[:-1], together[-1])
+        *columns, counts = joined_columns(pieces, xp)
+        (*values, iterations), counts = backend.kernels.consolidate(columns, counts)
         return values, iterations, counts

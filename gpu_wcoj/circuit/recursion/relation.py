@@ -18,7 +18,7 @@ from gpu_wcoj.join.settings import Execution
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey, PhaseRows
 from gpu_wcoj.trace.spine import MergePolicy, Spine
-from gpu_wcoj.zset.arrays import BoolArray, numbers, positions, stacked
+from gpu_wcoj.zset.arrays import BoolArray, joined_columns, numbers, positions, stacked
 from gpu_wcoj.zset.index import IndexedZSet
 
 
@@ -334,12 +334,7 @@ class Buffer:
             self.put_at(iteration, [column[begin:end] for column in columns], weights[begin:end])
 
     def _consolidated(self, parts: Sequence[Weighted]) -> Weighted:
-        if len(parts) == 1:
-            columns, weights = parts[0]
-        else:
-            concatenate = self._backend.xp.concatenate
-            columns = [concatenate(pieces) for pieces in zip(*(columns for columns, _ in parts), strict=True)]
-            weights = concatenate([weights for _, weights in parts])
+        *columns, weights = joined_columns([(*columns, weights) for columns, weights in parts], self._backend.xp)
         return self._backend.kernels.consolidate(columns, weights)
 
 
@@ -388,8 +383,8 @@ class SetHistory:
         if not parts:
             return None
         xp = self.backend.xp
-        columns = [xp.concatenate(pieces) for pieces in zip(*(rows for rows, _ in parts), strict=True)]
-        weights = xp.concatenate([xp.full(len(rows[0]), sign, np.int64) for rows, sign in parts])
+        signed = [(*rows, xp.full(len(rows[0]), sign, np.int64)) for rows, sign in parts]
+        *columns, weights = joined_columns(signed, xp)
         order = self.backend.kernels.lexsort(columns)
         columns = [column[order] for column in columns]
         return PhaseRows([*columns, xp.full(len(order), iteration, np.int64)], weights[order])
@@ -597,10 +592,7 @@ class BestHistory(SetHistory):
         xp = self.backend.xp
         if not self._groups:
             return [], 1, xp.zeros(n_rows, np.int64)
-        groups = list(columns)
-        if visits:
-            groups = [xp.concatenate(parts) for parts in zip(columns, *visits, strict=True)]
-        groups = self.backend.kernels.distinct_rows(groups)
+        groups = self.backend.kernels.distinct_rows(joined_columns([columns, *visits], xp))
         place: Int64Array = xp.zeros(0, np.int64)
         if n_rows:
             place = IndexedZSet.from_sorted(groups, 1, self.backend).locate(columns)

@@ -40,7 +40,7 @@ from gpu_wcoj.join.settings import Execution, in_order
 from gpu_wcoj.kernels.protocol import FIXPOINT, N_WORK, PAUSED, Fixpoint, Int64Array, Level
 from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey, PhaseRows
 from gpu_wcoj.trace.spine import MergePolicy, Spine
-from gpu_wcoj.zset.arrays import positions, stacked
+from gpu_wcoj.zset.arrays import joined_columns, positions, stacked
 from gpu_wcoj.zset.index import IndexedZSet
 
 PORTION = 1 << 22
@@ -356,9 +356,7 @@ def _work_of(generic: GenericJoin, variable: str, xp: Any) -> Int64Array:
 
 def _distinct_rows(parts: list[Columns], backend: Backend) -> Columns:
     """Return the distinct rows of all parts, sorted; clears `parts`."""
-    columns = parts[0]
-    if len(parts) > 1:
-        columns = [backend.xp.concatenate(column_parts) for column_parts in zip(*parts, strict=True)]
+    columns = joined_columns(parts, backend.xp)
     parts.clear()
     return backend.kernels.distinct_rows(columns)
 
@@ -559,9 +557,7 @@ class SemiNaiveRun:
         """Return walked rows with their ranks as last column; None if there are none."""
         if not walked:
             return None
-        columns = [
-            np.concatenate(parts) for parts in zip(*([*columns, ranks] for columns, ranks in walked), strict=True)
-        ]
+        columns = joined_columns([(*columns, ranks) for columns, ranks in walked], np)
         if len(walked) > 1:
             rows_order = self._backend.kernels.lexsort(columns)
             columns = [column[rows_order] for column in columns]
@@ -578,7 +574,7 @@ class SemiNaiveRun:
                 columns = _gained(rule_join.join, self._heads[head].columns)
                 if len(columns[0]):
                     also = new_rows.get(head, [column[:0] for column in columns])
-                    together = [self._backend.xp.concatenate(both) for both in zip(also, columns, strict=True)]
+                    together = joined_columns([also, columns], self._backend.xp)
                     new_rows[head] = self._improved(head, self._backend.kernels.distinct_rows(together))
         return new_rows
 
@@ -757,18 +753,14 @@ def _gained(join: IncrementalGenericJoin, width: int) -> list[Int64Array]:
     """Return the distinct rows that a join has after this tick and did not have before."""
     backend = join.execution.backend
     xp = backend.xp
-    columns: list[list[Int64Array]] = []
-    weights: list[Int64Array] = []
-    for phase in range(len(join.execution.phases)):
-        for piece in join.join(phase):
-            columns.append(list(piece.columns))
-            weights.append(
-                xp.full(len(piece), piece.weights, np.int64) if isinstance(piece.weights, int) else piece.weights
-            )
-    if not columns:
+    parts = [
+        (*piece.columns, PhaseRows(piece.columns, piece.weights).weight_column(xp))
+        for phase in range(len(join.execution.phases))
+        for piece in join.join(phase)
+    ]
+    if not parts:
         return [xp.empty(0, np.int64)] * width
-    rows, sums = backend.kernels.consolidate(
-        [xp.concatenate(parts) for parts in zip(*columns, strict=True)], xp.concatenate(weights)
-    )
+    *columns, weights = joined_columns(parts, xp)
+    rows, sums = backend.kernels.consolidate(columns, weights)
     (gained,) = positions(backend, sums > 0)
     return [column[gained] for column in rows]
