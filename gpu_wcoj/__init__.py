@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from gpu_wcoj import datoms as datoms
     from gpu_wcoj import spark as spark
     from gpu_wcoj import streams as streams
+    from gpu_wcoj.engine.options import ExecutionOptions as ExecutionOptions
     from gpu_wcoj.maintained import Maintained as Maintained
     from gpu_wcoj.maintained import Updatable as Updatable
     from gpu_wcoj.program import ChangeCount as ChangeCount
@@ -47,16 +48,16 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
-    "ChangeCount", "Circuit", "Connection", "GpuWcojError", "IndexedZSet", "Maintained", "MatchChange", "Matcher",
-    "MotifView", "MultiView", "Program", "Result", "TickReport", "Updatable", "View", "ZSet", "config", "connect",
-    "datasets", "datoms", "errors", "find", "function", "query", "spark",
-    "streams", "view",
+    "ChangeCount", "Circuit", "Connection", "ExecutionOptions", "GpuWcojError", "IndexedZSet", "Maintained",
+    "MatchChange", "Matcher", "MotifView", "MultiView", "Program", "Result", "TickReport", "Updatable", "View", "ZSet",
+    "config", "connect", "datasets", "datoms", "errors", "find", "function", "query", "spark", "streams", "view",
 ]  # fmt: skip
 
 _HOME = {
     "ChangeCount": "program",
     "Circuit": "streams",
     "Connection": "views.view",
+    "ExecutionOptions": "engine.options",
     "Maintained": "maintained",
     "Matcher": "views",
     "MatchChange": "views",

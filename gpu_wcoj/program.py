@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
 
 import numpy as np
 
@@ -33,6 +33,9 @@ from gpu_wcoj.engine.ingest import (
     read_small_change,
 )
 from gpu_wcoj.engine.options import (
+    EXECUTION_OPTIONS,
+    ExecutionKeywords,
+    ExecutionOptions,
     ProgramOptions,
     check_inputs,
     check_share,
@@ -78,7 +81,6 @@ from gpu_wcoj.query.safety import describe_aggregate, describe_place, served_rel
 from gpu_wcoj.query.stratify import unread
 from gpu_wcoj.result import Result
 from gpu_wcoj.trace.arrangement import PhaseRows
-from gpu_wcoj.trace.spine import MergePolicy
 from gpu_wcoj.user_functions import Function
 from gpu_wcoj.zset.zset import ZSet, python_values
 
@@ -1143,21 +1145,8 @@ class Program(Inspected):
         outside of their own recursion reads.
     backend
         Place of the state and the joins: ``"auto"`` (the GPU if there is one, else the CPU), ``"cpu"`` or ``"cuda"``.
-    gpu_memory
-        Maximum memory of the GPU for the process: bytes (8000000000, ``"8GB"``) or a share (0.5, ``"50%"``); by
-        default all of it. One pool serves all programs of the process. Ignored on the CPU.
-    route
-        Side on which ticks run if the state is on a device: ``"auto"``, ``"device"``, ``"cpu"``, or the number of
-        changed rows from which they run on the device. ``"auto"`` is a twin of the state on the CPU if that is
-        estimated to cost less, by the changed rows and the values that joins look at. `explain` shows the choice.
-    twin_memory
-        Maximum host memory of the twin, in the same forms; by default a quarter. A larger state has no twin.
-    twin
-        Backend of the twin; by default the CPU if the state is on a device, else there is no twin.
     threads
         Threads that share large ticks; by default the available processors.
-    chunk_rows
-        Maximum rows of intermediate results in memory, per level; by default chosen on a GPU by its free memory.
     iterations
         Maximum iterations of a recursion in one tick; by default 100,000. A tick that needs more is undone.
     limit
@@ -1168,18 +1157,6 @@ class Program(Inspected):
     memory
         Maximum memory of the state and of the rows of an answer: bytes, ``"8GB"`` or a share of the machine's memory,
         ``"50%"``; by default there is no limit. Intermediate results are limited by `chunk_rows`.
-    replan
-        Plan again before a tick if the ticks so far have looked at this factor more, or fewer, values than estimated,
-        and if it pays; a number above 1, or None for never. Answers do not change.
-    analyze
-        Measure every tick for ``explain(analyze=True)``; this makes ticks slower.
-    strategy
-        Join of a change with the other atoms of a rule: ``"wcoj"`` binds one variable at a time in all atoms that
-        contain it, ``"binary"`` joins one atom after the other, ``"auto"`` is the cheaper one by estimate. Answers
-        are the same.
-    order
-        Per head, variables of its rules in the order in which to bind them, before all others: ``{"triangle": ["b",
-        "a"]}``; variables of the changed atom always come first. ``"auto"`` joins such rules as ``"wcoj"``.
     schema
         Types of input columns by relation, ``{"edge": ["int64", "int64"]}`` or ``{"edge": {"src": "int64", ...}}``;
         by default the types of the first rows. Integers outside a declared type are an error. Missing names are taken
@@ -1190,11 +1167,8 @@ class Program(Inspected):
         them instead: a relation that neither it nor anything else names is treated as misspelled.
     functions
         Python functions that the text may call, as `gpu_wcoj.function` declares them.
-    merge_policy
-        Conditions under which batches of an arrangement merge; by default those of `MergePolicy`.
-    single_tick
-        Only answer once, by `answer`: rows are indexed only where the answer looks them up. Recursive programs and
-        programs on a GPU index all rows.
+    options
+        Rarely needed options, as `ExecutionOptions`. Each may also be a keyword, ``strategy="wcoj"``.
 
     Notes
     -----
@@ -1227,36 +1201,23 @@ class Program(Inspected):
         keep: Sequence[str] = (),
         outputs: Sequence[str] | None = None,
         backend: BackendName | Backend = "auto",
-        gpu_memory: float | str | None = None,
-        route: Literal["auto", "device", "cpu"] | int = "auto",
-        twin_memory: float | str | None = None,
-        twin: BackendName | Backend | None = None,
         threads: int | None = None,
-        chunk_rows: int | None = None,
         iterations: int | None = None,
         limit: int | None = None,
         timeout: float | None = None,
         memory: float | str | None = None,
-        replan: float | None = 4.0,
-        analyze: bool = False,
-        strategy: Strategy = "auto",
-        order: Mapping[str, Sequence[str]] | None = None,
         schema: Mapping[str, Sequence[str] | Mapping[str, str]] | None = None,
         inputs: Sequence[str] | None = None,
         functions: Sequence[Function] = (),
-        merge_policy: MergePolicy | None = None,
-        single_tick: bool = False,
+        options: ExecutionOptions | None = None,
+        **execution: Unpack[ExecutionKeywords],
     ) -> None:
-        self._open(
-            text,
-            ProgramOptions(
-                bag=bag, keep=keep, outputs=outputs, backend=backend, gpu_memory=gpu_memory, route=route,
-                twin_memory=twin_memory, twin=twin, threads=threads, chunk_rows=chunk_rows, iterations=iterations,
-                limit=limit, timeout=timeout, memory=memory, replan=replan, analyze=analyze,
-                strategy=strategy, order=order, schema=schema, inputs=inputs, functions=functions,
-                merge_policy=merge_policy, single_tick=single_tick,
-            ),
+        all_options = ProgramOptions.from_keywords(
+            bag=bag, keep=keep, outputs=outputs, backend=backend, threads=threads, iterations=iterations, limit=limit,
+            timeout=timeout, memory=memory, schema=schema, inputs=inputs, functions=functions, options=options,
+            **execution,
         )  # fmt: skip
+        self._open(text, all_options)
 
     @classmethod
     def from_options(cls, text: str | Rules, options: ProgramOptions) -> Self:
@@ -1802,7 +1763,8 @@ def describe_option(name: str) -> str:
     >>> describe_option("threads")
     'Threads that share large ticks; by default the available processors.'
     """
-    entry = re.search(rf"^{name}\n((?: +.*\n)+)", inspect.getdoc(Program) or "", re.MULTILINE)
+    documented = ExecutionOptions if name in EXECUTION_OPTIONS else Program
+    entry = re.search(rf"^{name}\n((?: +.*\n)+)", inspect.getdoc(documented) or "", re.MULTILINE)
     text = " ".join(entry[1].split()) if entry else ""
     sentence = text.partition(". ")[0].removesuffix(".") + "."
     return re.sub(r'`+"?([^`"]*)"?`+', r"\1", sentence) if text else ""

@@ -485,7 +485,7 @@ def _program_options(options: Mapping[str, Any]) -> ProgramOptions:
     for name in ("outputs", "schema", "inputs", "functions"):
         if name in options:
             raise UsageError.unsupported(f"the option '{name}' for a query of datoms", remedy="Leave it out.")
-    return ProgramOptions.from_keywords(options)
+    return ProgramOptions.from_keywords(**options)
 
 
 def _query_key(query: Any, inputs: tuple[Any, ...], options: ProgramOptions) -> Any:

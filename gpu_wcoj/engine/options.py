@@ -200,6 +200,22 @@ def _integer(text: str) -> int | str:
     return int(text) if text.isascii() and text.isdecimal() else text
 
 
+class ExecutionKeywords(TypedDict, total=False):
+    """The options of `ExecutionOptions` as keywords."""
+
+    gpu_memory: float | str | None
+    route: Literal["auto", "device", "cpu"] | int
+    twin_memory: float | str | None
+    twin: BackendName | Backend | None
+    chunk_rows: int | None
+    replan: float | None
+    analyze: bool
+    strategy: Strategy
+    order: Mapping[str, Sequence[str]] | None
+    merge_policy: MergePolicy | None
+    single_tick: bool
+
+
 class _Rule(TypedDict):
     """The treatment of an option.
 
@@ -225,8 +241,77 @@ def _rule(
 
 
 @dataclass(frozen=True)
-class ProgramOptions:
-    """Options of a program, as `gpu_wcoj.program.Program` documents them.
+class ExecutionOptions:
+    """Rarely needed options of a program: how its ticks run. Answers do not depend on them.
+
+    Parameters
+    ----------
+    gpu_memory
+        Maximum memory of the GPU for the process: bytes (8000000000, ``"8GB"``) or a share (0.5, ``"50%"``); by
+        default all of it. One pool serves all programs of the process. Ignored on the CPU.
+    route
+        Side on which ticks run if the state is on a device: ``"auto"``, ``"device"``, ``"cpu"``, or the number of
+        changed rows from which they run on the device. ``"auto"`` is a twin of the state on the CPU if that is
+        estimated to cost less, by the changed rows and the values that joins look at. `explain` shows the choice.
+    twin_memory
+        Maximum host memory of the twin, in the same forms; by default a quarter. A larger state has no twin.
+    twin
+        Backend of the twin; by default the CPU if the state is on a device, else there is no twin.
+    chunk_rows
+        Maximum rows of intermediate results in memory, per level; by default chosen on a GPU by its free memory.
+    replan
+        Plan again before a tick if the ticks so far have looked at this factor more, or fewer, values than estimated,
+        and if it pays; a number above 1, or None for never. Answers do not change.
+    analyze
+        Measure every tick for ``explain(analyze=True)``; this makes ticks slower.
+    strategy
+        Join of a change with the other atoms of a rule: ``"wcoj"`` binds one variable at a time in all atoms that
+        contain it, ``"binary"`` joins one atom after the other, ``"auto"`` is the cheaper one by estimate. Answers
+        are the same.
+    order
+        Per head, variables of its rules in the order in which to bind them, before all others: ``{"triangle": ["b",
+        "a"]}``; variables of the changed atom always come first. ``"auto"`` joins such rules as ``"wcoj"``.
+    merge_policy
+        Conditions under which batches of an arrangement merge; by default those of `MergePolicy`.
+    single_tick
+        Only answer once, by `answer`: rows are indexed only where the answer looks them up. Recursive programs and
+        programs on a GPU index all rows.
+
+    Raises
+    ------
+    UsageError
+        If a value is not allowed.
+
+    Examples
+    --------
+    >>> from gpu_wcoj import Program
+    >>> Program("hop(a, c) :- edge(a, b), edge(b, c).", options=ExecutionOptions(strategy="wcoj")).strategy
+    'wcoj'
+    """
+
+    gpu_memory: float | str | None = field(default=None, metadata=_rule(partial(validate_memory, whose="GPU")))
+    route: Literal["auto", "device", "cpu"] | int = field(
+        default="auto", metadata=_rule(validate_route, parse=_integer)
+    )
+    twin_memory: float | str | None = field(default=None, metadata=_rule(partial(validate_memory, whose="host")))
+    twin: BackendName | Backend | None = field(default=None, metadata=_rule(_optional_backend))
+    chunk_rows: int | None = field(default=None, metadata=_rule(validate_integer, parse=_integer))
+    replan: float | None = field(default=4.0, metadata=_rule(_validate_factor))
+    analyze: bool = field(default=False, metadata=_rule(validate_flag))
+    strategy: Strategy = field(default="auto", metadata=_rule(validate_strategy))
+    order: Mapping[str, Sequence[str]] | None = field(default=None, metadata=_rule(validate_order))
+    merge_policy: MergePolicy | None = field(default=None, metadata=_rule(validate_merge_policy))
+    single_tick: bool = field(default=False, metadata=_rule(validate_flag))
+
+    def __post_init__(self) -> None:
+        for declared in fields(self):
+            value = declared.metadata["validate"](declared.name, getattr(self, declared.name))
+            object.__setattr__(self, declared.name, value)
+
+
+@dataclass(frozen=True)
+class ProgramOptions(ExecutionOptions):
+    """Options of a program, as `gpu_wcoj.program.Program` and `ExecutionOptions` document them.
 
     Raises
     ------
@@ -244,47 +329,38 @@ class ProgramOptions:
     keep: Sequence[str] = field(default=(), metadata=_rule(_heads, is_stored=True))
     outputs: Sequence[str] | None = field(default=None, metadata=_rule(validate_heads, is_stored=True))
     backend: BackendName | Backend = field(default="auto", metadata=_rule(validate_backend))
-    gpu_memory: float | str | None = field(default=None, metadata=_rule(partial(validate_memory, whose="GPU")))
-    route: Literal["auto", "device", "cpu"] | int = field(
-        default="auto", metadata=_rule(validate_route, parse=_integer)
-    )
-    twin_memory: float | str | None = field(default=None, metadata=_rule(partial(validate_memory, whose="host")))
-    twin: BackendName | Backend | None = field(default=None, metadata=_rule(_optional_backend))
     threads: int | None = field(default=None, metadata=_rule(validate_integer, parse=_integer))
-    chunk_rows: int | None = field(default=None, metadata=_rule(validate_integer, parse=_integer))
     iterations: int | None = field(default=None, metadata=_rule(validate_integer, parse=_integer))
     limit: int | None = field(default=None, metadata=_rule(validate_integer, parse=_integer))
     timeout: float | None = field(default=None, metadata=_rule(_validate_seconds))
     memory: float | str | None = field(default=None, metadata=_rule(partial(validate_memory, whose="machine")))
-    replan: float | None = field(default=4.0, metadata=_rule(_validate_factor))
-    analyze: bool = field(default=False, metadata=_rule(validate_flag))
-    strategy: Strategy = field(default="auto", metadata=_rule(validate_strategy))
-    order: Mapping[str, Sequence[str]] | None = field(default=None, metadata=_rule(validate_order))
     schema: Mapping[str, Sequence[str] | Mapping[str, str]] | None = field(
         default=None, metadata=_rule(validate_schema, is_stored=True)
     )
     inputs: Sequence[str] | None = field(default=None, metadata=_rule(validate_inputs, is_stored=True))
     functions: Sequence[Function] = field(default=(), metadata=_rule(validate_functions))
-    merge_policy: MergePolicy | None = field(default=None, metadata=_rule(validate_merge_policy))
-    single_tick: bool = field(default=False, metadata=_rule(validate_flag))
-
-    def __post_init__(self) -> None:
-        for declared in fields(self):
-            value = declared.metadata["validate"](declared.name, getattr(self, declared.name))
-            object.__setattr__(self, declared.name, value)
 
     @classmethod
-    def from_keywords(cls, keywords: Mapping[str, Any]) -> ProgramOptions:
-        """Return the options that a function takes as ``**options``.
+    def from_keywords(cls, /, **keywords: Any) -> ProgramOptions:
+        """Return the options that a function takes as keywords; `options` may have those of the execution.
 
         Raises
         ------
         UsageError
-            If a name is not the name of an option, or a value is not allowed.
+            If a name is not the name of an option, an option is in both places, or a value is not allowed.
         """
+        options = keywords.pop("options", None)
         for name in keywords:
             if name not in OPTIONS:
                 raise UsageError.unknown_name("option", name, OPTIONS)
+        if options is not None and not isinstance(options, ExecutionOptions):
+            raise UsageError.wrong_type("options", options, "ExecutionOptions", "Write ExecutionOptions(order=...).")
+        for name in EXECUTION_OPTIONS if options is not None else ():
+            if name in keywords:
+                raise UsageError.conflict(
+                    "'options'", f"'{name}'", f"Pass it in one place: ExecutionOptions({name}=...)."
+                )
+            keywords[name] = getattr(options, name)
         return cls(**keywords)
 
     @classmethod
@@ -304,7 +380,7 @@ class ProgramOptions:
                     got=keywords[name],
                     remedy="Leave it out.",
                 )
-        return cls.from_keywords(keywords)
+        return cls.from_keywords(**keywords)
 
     def budget(self) -> Budget | None:
         """Return the limits of the work; None if there are none."""
@@ -376,6 +452,9 @@ class ProgramOptions:
             _check_order(rules, head, names)
         return replace(self, outputs=outputs)
 
+
+EXECUTION_OPTIONS: Final = tuple(declared.name for declared in fields(ExecutionOptions))
+"""The names of the options that are rarely needed."""
 
 OPTIONS: Final = tuple(declared.name for declared in fields(ProgramOptions))
 """The names of all options."""

@@ -122,7 +122,7 @@ class Matcher(Subscribable):
             motif,
             tables_of(graph, vertices, edges),
             MotifOptions(where, semantics, columns, ids, id, src, dst),
-            ProgramOptions.from_keywords(options),
+            ProgramOptions.from_keywords(**options),
             is_kept,
         )
 

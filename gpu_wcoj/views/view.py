@@ -6,13 +6,13 @@ from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from os import PathLike
-from typing import Any, Literal, Self, overload
+from typing import Any, Self, overload
 
 from gpu_wcoj.arrow.table import columns_by_name
 from gpu_wcoj.backend import BackendName
 from gpu_wcoj.data.schema import DataType
 from gpu_wcoj.engine.ingest import merge_relations
-from gpu_wcoj.engine.options import ProgramOptions, validate_flag, validate_functions
+from gpu_wcoj.engine.options import ExecutionOptions, ProgramOptions, validate_flag, validate_functions
 from gpu_wcoj.errors import CheckpointError, UnknownRelationError, UsageError, entry_point, listed
 from gpu_wcoj.locks import NotCopied, StateLock
 from gpu_wcoj.maintained import SeveralAnswers
@@ -55,18 +55,12 @@ def view(
     outputs: str | None = None,
     keep: Sequence[str] = (),
     backend: BackendName = "auto",
-    gpu_memory: float | str | None = None,
-    route: Literal["auto", "device", "cpu"] | int = "auto",
     threads: int | None = None,
-    chunk_rows: int | None = None,
     iterations: int | None = None,
     limit: int | None = None,
     timeout: float | None = None,
     memory: float | str | None = None,
-    replan: float | None = 4.0,
-    analyze: bool = False,
-    strategy: Strategy = "auto",
-    order: Mapping[str, Sequence[str]] | None = None,
+    options: ExecutionOptions | None = None,
     **more: Any,
 ) -> View: ...
 
@@ -87,18 +81,12 @@ def view(
     outputs: str | list[str] | tuple[str, ...] | None = None,
     keep: Sequence[str] = (),
     backend: BackendName = "auto",
-    gpu_memory: float | str | None = None,
-    route: Literal["auto", "device", "cpu"] | int = "auto",
     threads: int | None = None,
-    chunk_rows: int | None = None,
     iterations: int | None = None,
     limit: int | None = None,
     timeout: float | None = None,
     memory: float | str | None = None,
-    replan: float | None = 4.0,
-    analyze: bool = False,
-    strategy: Strategy = "auto",
-    order: Mapping[str, Sequence[str]] | None = None,
+    options: ExecutionOptions | None = None,
     **more: Any,
 ) -> View | MultiView:
     """Maintain the answer of a query while its relations change.
@@ -129,13 +117,12 @@ def view(
     outputs
         The relation that is the answer if the program has several outputs; or a list of relations, for a `MultiView`,
         whose methods return a dict by output.
-    functions, keep, backend, gpu_memory, route
-        As for `Program`.
-    threads, chunk_rows, iterations, limit, timeout, memory, replan, analyze, strategy, order
+    functions, keep, backend, threads, iterations, limit, timeout, memory, options
         As for `Program`.
     more
-        Relations; and for a motif the options ``where``, ``semantics``, ``columns``, ``ids``, ``id``, ``src`` and
-        ``dst`` of `gpu_wcoj.views.find`.
+        Relations; ``gpu_memory``, ``route``, ``chunk_rows``, ``replan``, ``analyze``, ``strategy`` and ``order`` of
+        `options` by name; and for a motif the options ``where``, ``semantics``, ``columns``, ``ids``, ``id``, ``src``
+        and ``dst`` of `gpu_wcoj.views.find`.
 
     Raises
     ------
@@ -157,6 +144,7 @@ def view(
     >>> len(triangles.snapshot())
     0
     """
+    execution = {name: more.pop(name) for name in _EXECUTION_KEYWORDS if name in more}
     resolved_language = (
         check_language(language) if language is not None else language_of(text) if isinstance(text, str) else None
     )
@@ -170,23 +158,27 @@ def view(
         prepared = prepare_query(source, merged, view, schema=schema, scan=scan)
     elif bag is not None or functions:
         refuse_options(["functions" if bag is None else "bag"])
-    options = ProgramOptions(
+    program_options = ProgramOptions.from_keywords(
         bag=prepared is not None and prepared.bag, inputs=None if prepared is None else prepared.rules.inputs,
         functions=functions, schema=schema, outputs=listed_outputs(outputs), keep=keep, backend=backend,
-        gpu_memory=gpu_memory, route=route, threads=threads, chunk_rows=chunk_rows, iterations=iterations,
-        limit=limit, timeout=timeout, memory=memory, replan=replan, analyze=analyze, strategy=strategy, order=order,
+        threads=threads, iterations=iterations, limit=limit, timeout=timeout, memory=memory, options=options,
+        **execution,
     )  # fmt: skip
     if prepared is None:
         if isinstance(relations, Mapping):
             relations, more = None, merge_relations(relations, more, reads_files=False)
         validate_flag("scan", scan)
-        return _motif_view(str(text), relations, more, options, scan)
-    program, rows = prepared.start(options)
+        return _motif_view(str(text), relations, more, program_options, scan)
+    program, rows = prepared.start(program_options)
     if not isinstance(outputs, (list, tuple)):
         single_output(program.outputs)
     program.load(rows)
     connection = Connection.from_program(program, prepared.left_out)
     return connection.register(program.outputs, isinstance(outputs, (list, tuple)), resolved_language == "sql")
+
+
+_EXECUTION_KEYWORDS = ("gpu_memory", "route", "chunk_rows", "replan", "analyze", "strategy", "order")
+"""Options of `ExecutionOptions` that `view` takes by name; no relation among its keywords has such a name."""
 
 
 def _motif_view(text: str, graph: Any, more: Mapping[str, Any], options: ProgramOptions, scan: bool) -> MotifView:

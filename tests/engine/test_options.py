@@ -15,7 +15,14 @@ import pytest
 import gpu_wcoj as gw
 from gpu_wcoj.checkpoint.state import Definition
 from gpu_wcoj.cli.source import EngineOptions, MatchOptions
-from gpu_wcoj.engine.options import OPTIONS, STORED_OPTIONS, ProgramOptions
+from gpu_wcoj.engine.options import (
+    EXECUTION_OPTIONS,
+    OPTIONS,
+    STORED_OPTIONS,
+    ExecutionKeywords,
+    ExecutionOptions,
+    ProgramOptions,
+)
 from gpu_wcoj.errors import UsageError
 from gpu_wcoj.program import describe_option
 from gpu_wcoj.trace.spine import MergePolicy
@@ -28,20 +35,21 @@ def half(n: int) -> float:
 
 
 DEFAULTS = {declared.name: declared.default for declared in dataclasses.fields(ProgramOptions)}
+COMMON = OPTIONS[len(EXECUTION_OPTIONS) :]
+"""The options that a program spells out."""
 OTHERS: dict[str, Any] = {
-    "bag": True, "keep": ("h",), "outputs": ("h",), "backend": "cpu", "gpu_memory": "50%", "route": 7,
-    "twin_memory": "25%", "twin": "cpu", "threads": 3, "chunk_rows": 5, "iterations": 9, "limit": 8,
-    "timeout": 7.5, "memory": "60%", "replan": None,
-    "analyze": True, "strategy": "binary", "order": {"h": ("b",)}, "schema": {"e": ["int64", "int64"]},
-    "inputs": ("e",), "functions": (half,), "merge_policy": MergePolicy(ratio=0.5), "single_tick": True,
+    "gpu_memory": "50%", "route": 7, "twin_memory": "25%", "twin": "cpu", "chunk_rows": 5, "replan": None,
+    "analyze": True, "strategy": "binary", "order": {"h": ("b",)}, "merge_policy": MergePolicy(ratio=0.5),
+    "single_tick": True, "bag": True, "keep": ("h",), "outputs": ("h",), "backend": "cpu", "threads": 3,
+    "iterations": 9, "limit": 8, "timeout": 7.5, "memory": "60%", "schema": {"e": ["int64", "int64"]},
+    "inputs": ("e",), "functions": (half,),
 }  # fmt: skip
 """For each option, a value that is not its default."""
 WRONG: dict[str, Any] = {
-    "bag": "yes", "keep": "h", "outputs": "h", "backend": "gpu", "gpu_memory": "much", "route": "fast",
-    "twin_memory": 0, "twin": "gpu", "threads": 0, "chunk_rows": 1.5, "iterations": True, "limit": 0,
-    "timeout": 0, "memory": "much", "replan": 1,
-    "analyze": None, "strategy": "hash", "order": ["b"], "schema": ["int64"], "inputs": "e",
-    "functions": [len], "merge_policy": "lazy", "single_tick": "once",
+    "gpu_memory": "much", "route": "fast", "twin_memory": 0, "twin": "gpu", "chunk_rows": 1.5, "replan": 1,
+    "analyze": None, "strategy": "hash", "order": ["b"], "merge_policy": "lazy", "single_tick": "once",
+    "bag": "yes", "keep": "h", "outputs": "h", "backend": "gpu", "threads": 0, "iterations": True, "limit": 0,
+    "timeout": 0, "memory": "much", "schema": ["int64"], "inputs": "e", "functions": [len],
 }  # fmt: skip
 """For each option, a value that is not allowed."""
 
@@ -66,17 +74,35 @@ def test_the_cases_have_every_option():
     assert tuple(OTHERS) == tuple(WRONG) == OPTIONS
 
 
-def test_a_program_has_the_options_of_the_record_and_no_others():
+def test_a_program_has_the_options_of_the_records_and_no_others():
     parameters = keywords(gw.Program.__init__)
-    assert tuple(parameters) == OPTIONS
-    assert {name: one.default for name, one in parameters.items()} == DEFAULTS
+    assert tuple(parameters) == (*COMMON, "options")
+    assert {name: parameters[name].default for name in COMMON} == {name: DEFAULTS[name] for name in COMMON}
     hints, declared = get_type_hints(gw.Program.__init__), get_type_hints(ProgramOptions)
-    assert {name: hints[name] for name in OPTIONS} == declared
+    assert {name: hints[name] for name in COMMON} == {name: declared[name] for name in COMMON}
+    assert get_type_hints(ExecutionKeywords) == get_type_hints(ExecutionOptions)
 
 
 def test_a_program_documents_its_options_in_their_order():
-    assert tuple(entries(gw.Program))[: 1 + len(OPTIONS)] == ("text", *OPTIONS)
+    assert tuple(entries(gw.Program))[: 2 + len(COMMON)] == ("text", *COMMON, "options")
+    assert tuple(entries(ExecutionOptions))[: len(EXECUTION_OPTIONS)] == EXECUTION_OPTIONS
     assert all(describe_option(name).endswith(".") for name in OPTIONS)
+
+
+@pytest.mark.parametrize("call", [gw.Program, gw.view], ids=["Program", "view"])
+def test_execution_options_are_passed_in_a_record_or_by_name(call):
+    text, rows = "h(a, c) :- e(a, b), e(b, c).", {"e": [(1, 2)]} if call is gw.view else {}
+    by_name = call(text, **rows, strategy="wcoj", chunk_rows=5)
+    in_record = call(text, **rows, options=gw.ExecutionOptions(strategy="wcoj", chunk_rows=5))
+    found = [getattr(made, "program", made).options for made in (by_name, in_record)]
+    assert found[0] == found[1]
+    assert found[0].changed(EXECUTION_OPTIONS) == ["chunk_rows", "strategy"]
+    with pytest.raises(UsageError, match="'options' and 'strategy' cannot be combined"):
+        call(text, **rows, strategy="wcoj", options=gw.ExecutionOptions())
+    with pytest.raises(UsageError, match="options has the wrong type: got dict"):
+        call(text, **rows, options={"strategy": "wcoj"})
+    with pytest.raises(UsageError, match="strategy='hash' is not allowed"):
+        gw.ExecutionOptions(strategy="hash")
 
 
 def test_a_program_passes_on_every_option():
@@ -101,6 +127,8 @@ def test_values_that_are_not_allowed_are_refused_before_the_program_is_planned(n
 def test_functions_that_spell_out_options_have_the_defaults_of_the_record(function):
     own = {"language": None, "dialect": "duckdb", "arguments": (), "scan": True}
     parameters = keywords(function)
+    if function is gw.view:
+        own["options"] = None
     spelled = {name: one.default for name, one in parameters.items() if name not in own}
     assert {name: parameters[name].default for name in own} == own
     assert spelled == {name: None if name == "bag" else DEFAULTS[name] for name in spelled}  # bags by language
@@ -109,7 +137,8 @@ def test_functions_that_spell_out_options_have_the_defaults_of_the_record(functi
 
 def test_view_passes_on_every_option_that_it_has():
     spelled = [name for name in keywords(gw.view) if name in OPTIONS]
-    assert len(spelled) == 18
+    assert len(spelled) == 11
+    spelled += ["gpu_memory", "route", "chunk_rows", "replan", "analyze", "strategy", "order"]
     options = {name: OTHERS[name] for name in spelled}
     passed = gw.view("h(a, c) :- e(a, b), e(b, c).", e=[(1, 2)], **options).program.options
     assert {name: getattr(passed, name) for name in spelled} == options
@@ -178,7 +207,7 @@ def test_a_definition_restores_every_stored_option():
 
 
 def test_names_that_are_not_options_are_refused_with_the_nearest():
-    for call in (lambda: gw.Program.restore("nowhere", thread=2), lambda: ProgramOptions.from_keywords({"thread": 2})):
+    for call in (lambda: gw.Program.restore("nowhere", thread=2), lambda: ProgramOptions.from_keywords(thread=2)):
         with pytest.raises(UsageError, match=r"unknown option 'thread'.*Did you mean 'threads'"):
             call()
 
