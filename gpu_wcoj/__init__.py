@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from gpu_wcoj import datoms as datoms
     from gpu_wcoj import spark as spark
     from gpu_wcoj import streams as streams
-    from gpu_wcoj.engine.options import ExecutionOptions as ExecutionOptions
     from gpu_wcoj.maintained import Maintained as Maintained
     from gpu_wcoj.maintained import Updatable as Updatable
     from gpu_wcoj.program import ChangeCount as ChangeCount
+    from gpu_wcoj.program import ExecutionOptions as ExecutionOptions
     from gpu_wcoj.program import Program as Program
     from gpu_wcoj.program import TickReport as TickReport
     from gpu_wcoj.streams.circuit import Circuit as Circuit
@@ -57,7 +57,7 @@ _HOME = {
     "ChangeCount": "program",
     "Circuit": "streams",
     "Connection": "views.view",
-    "ExecutionOptions": "engine.options",
+    "ExecutionOptions": "program",
     "Maintained": "maintained",
     "Matcher": "views",
     "MatchChange": "views",

@@ -1125,7 +1125,7 @@ class Inspected(NotCopied):
         return self._lowering.plan(types, self._lowering.shapes(None, {}, types), catalog, (), loads)
 
 
-__all__ = ["ChangeCount", "Program", "TickReport"]
+__all__ = ["ChangeCount", "ExecutionOptions", "Program", "TickReport"]
 
 
 @entry_point

@@ -342,7 +342,7 @@ class ProgramOptions(ExecutionOptions):
 
     @classmethod
     def from_keywords(cls, /, **keywords: Any) -> ProgramOptions:
-        """Return the options that a function takes as keywords; `options` may have those of the execution.
+        """Return the options of keywords, one of which may be `options`, an `ExecutionOptions`.
 
         Raises
         ------

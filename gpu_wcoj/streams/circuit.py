@@ -12,27 +12,18 @@ from gpu_wcoj.engine.options import validate_positive
 from gpu_wcoj.errors import CircuitError, IterationLimitError, UnknownRelationError, UsageError, entry_point
 from gpu_wcoj.locks import NotCopied, StateLock
 from gpu_wcoj.query.ir import Rule
-from gpu_wcoj.streams.aggregators import Aggregator
-from gpu_wcoj.streams.device_context import Place
-from gpu_wcoj.streams.operator import Kind, Node, Operator, OperatorScope, Time, in_order
-from gpu_wcoj.streams.operators.aggregate import (
+from gpu_wcoj.streams.aggregators import (
     Aggregate,
+    Aggregator,
     Distinct,
     IncrementalAggregate,
     IncrementalDistinct,
     NestedAggregate,
     NestedDistinct,
 )
-from gpu_wcoj.streams.operators.join import (
+from gpu_wcoj.streams.device_context import Place
+from gpu_wcoj.streams.linear import (
     Antijoin,
-    Join,
-    JoinShape,
-    JoinTrace,
-    Pad,
-    Semijoin,
-    Side,
-)
-from gpu_wcoj.streams.operators.linear import (
     Append,
     Consolidate,
     Delay,
@@ -48,18 +39,25 @@ from gpu_wcoj.streams.operators.linear import (
     IndexWith,
     Inspect,
     Introduce,
+    Join,
+    JoinShape,
+    JoinTrace,
     Map,
     MapRows,
     Minus,
     Names,
     Negate,
+    Pad,
     Plus,
     Select,
+    Semijoin,
+    Side,
     Sink,
     Source,
     TimedAppend,
 )
-from gpu_wcoj.streams.operators.multiway import Multiway
+from gpu_wcoj.streams.multiway import Multiway
+from gpu_wcoj.streams.operator import Kind, Node, Operator, OperatorScope, Time, in_order
 from gpu_wcoj.streams.trace import Sorting
 from gpu_wcoj.zset.arrays import within_memory
 

@@ -78,7 +78,7 @@ def stacked(backend: Backend, columns: Sequence[Int64Array]) -> Int64Array:
 
 
 def joined_columns(parts: Sequence[Sequence[Int64Array]], xp: Any) -> list[Int64Array]:
-    """Return the columns of one part or more, one part after the other; those of a single part as they are.
+    """Return the columns of all parts, one part after the other; of one part, as they are.
 
     Examples
     --------

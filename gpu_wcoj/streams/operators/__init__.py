@@ -1,1 +1,0 @@
-"""The operators, one file each."""
