@@ -286,12 +286,12 @@ class Head(RelationOperator):
             return self._evaluate_bag(collect or self.relation is not None)
         if self.derivations is not None:
             return self._evaluate_distinct()
-        if self._negates and any(join.negated_changes for join in self.joins):
-            return self._evaluate_signed()
+        if self._negates and any(join.negated_changes for join in self.joins):  # phases derive rows of both signs
+            return self._pass_on(self._split_by_sign(self._change()))
         if collect or self.relation is not None:
             if sink is not None and self.relation is None:
                 return self._stream(sink), None
-            return self._evaluate_set()
+            return self._pass_on(self._follow_or_compare(self._list_phases, self._split_by_sign))
         deleted, inserted = self._counts()
         return ChangeCount(inserted, -deleted, inserted + deleted), None
 
@@ -323,9 +323,6 @@ class Head(RelationOperator):
                     sink(piece)
         return ChangeCount(totals[1], totals[0], totals[1] - totals[0])
 
-    def _evaluate_set(self) -> tuple[ChangeCount, list[PhaseRows]]:
-        return self._pass_on(self._follow_or_compare(self._list_phases, self._split_by_sign))
-
     def _pass_on(self, phases: list[PhaseRows]) -> tuple[ChangeCount, list[PhaseRows]]:
         if self.relation is not None:
             self.relation.receive_delta(phases)
@@ -348,10 +345,6 @@ class Head(RelationOperator):
             return list(piece.columns)
         (derived,) = positions(self.execution.backend, self.execution.backend.asarray(piece.weights != 0))
         return list(piece.columns) if len(derived) == len(piece) else [column[derived] for column in piece.columns]
-
-    def _evaluate_signed(self) -> tuple[ChangeCount, list[PhaseRows]]:
-        """Evaluate the change of a negated atom, whose phases derive rows of both signs."""
-        return self._pass_on(self._split_by_sign(self._change()))
 
     def _split_by_sign(self, change: _Weighted) -> list[PhaseRows]:
         return as_phases(*change, self.execution.backend)
@@ -391,8 +384,8 @@ class Head(RelationOperator):
             row, old, more = ([int(column[beyond[0]]) for column in source] for source in (columns, [before], [change]))
             raise WeightOverflowError(self.name, tuple(row), old[0] + more[0])
         self.derivations.receive_delta([PhaseRows(columns, change)])
-        phases = [([column[rows] for column in columns], sign) for rows, sign in ((gone, -1), (come, 1))]
-        return self._pass_on([PhaseRows(*phase) for phase in phases])
+        changed = ((gone, -1), (come, 1))
+        return self._pass_on([PhaseRows([column[rows] for column in columns], sign) for rows, sign in changed])
 
     def _evaluate_bag(self, collect: bool) -> tuple[ChangeCount, list[PhaseRows] | None]:
         if not collect:
@@ -978,8 +971,7 @@ def _count_rows(index: RelationIndex) -> int:
 # the rule rejects: all its positive atoms contain it, and no negated atom and no comparison drops it. Atoms and
 # comparisons that need the undefined value drop nothing. So a comparison such as ``y != 0`` guards a division by y
 # wherever it is written in the rule, and under every plan. A sum, difference or product outside int64 equals no value,
-# so
-# ``y = x + 1`` is false in that case if y is a variable of an atom.
+# so ``y = x + 1`` is false in that case if y is a variable of an atom.
 #
 # Joins calculate as early as possible, also for bindings that are dropped later or are in no state, and drop bindings
 # with an undefined value: a loop must not continue with one, which might be taken for the best value. Only if a join
