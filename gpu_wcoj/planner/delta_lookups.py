@@ -20,12 +20,8 @@ from decimal import Decimal
 from functools import cached_property
 from itertools import chain
 from math import prod, sqrt
-from types import MappingProxyType
-from typing import Literal, get_args
+from typing import Literal
 
-import numpy as np
-
-from gpu_wcoj.errors import UsageError, listed, nearest
 from gpu_wcoj.planner.statistics import SELECTIVITY
 from gpu_wcoj.query.ir import MIRRORED, Comparison, Constant, Rule, Variable
 
@@ -156,12 +152,6 @@ class Filter:
 class JoinGraph:
     """Tables and the conditions on them.
 
-    Raises
-    ------
-    UsageError
-        If an edge or a filter names a missing table or column, or a number is invalid: negative rows, NaN, or a share
-        above 1.
-
     Examples
     --------
     >>> edges = [Edge("a", "b", (0,), (1,)), Edge("b", "c", (1,), (0,))]
@@ -173,63 +163,6 @@ class JoinGraph:
     tables: tuple[Table, ...]
     edges: tuple[Edge, ...] = ()
     filters: tuple[Filter, ...] = ()
-
-    def __post_init__(self) -> None:
-        names = [table.name for table in self.tables]
-        for name in names:
-            if names.count(name) > 1:
-                raise UsageError.duplicate(
-                    "table",
-                    name,
-                    remedy="Give each occurrence its own name, and name the relation with relation='...'.",
-                )
-        for checked_table in self.tables:
-            _check_numbers(checked_table)
-        for edge in self.edges:
-            for key in (edge.left_key, edge.right_key):
-                _check_key(edge, key)
-            if len(edge.left_key) != len(edge.right_key) or not edge.left_key:
-                raise UsageError.with_parts(
-                    f"the keys {edge.left_key} of '{edge.left}' and {edge.right_key} of '{edge.right}' differ in "
-                    "length or are empty",
-                    subject=f"the edge from '{edge.left}' to '{edge.right}'",
-                    got=(edge.left_key, edge.right_key),
-                    remedy="Name the equal columns in pairs, at least one pair.",
-                )
-            for table, key in ((edge.left, edge.left_key), (edge.right, edge.right_key)):
-                self._check(table, key, f"the edge '{edge}'")
-        for compared in self.filters:
-            who, share = f"filter '{compared}'", compared.kept
-            if compared.op not in SELECTIVITY:
-                raise UsageError.with_parts(
-                    f"{who}: unknown operator '{compared.op}'",
-                    subject=who,
-                    got=compared.op,
-                    expected=f"one of {listed(SELECTIVITY)}",
-                )
-            if share is not None and not (is_amount(share) and share <= 1):
-                raise UsageError.invalid_value(f"{who}: kept", share, "a share from 0 to 1, or None if unknown")
-            for table, column in compared.columns:
-                self._check(table, (column,), f"the {who}")
-
-    def _check(self, name: str, columns: Sequence[int], who: str) -> None:
-        tables = {table.name: table for table in self.tables}
-        if name not in tables:
-            raise UsageError.with_parts(
-                f"{who} names the unknown table '{name}'",
-                subject=who,
-                got=name,
-                expected=f"one of {listed(tables)}",
-                remedy=nearest(name, tables).strip(),
-            )
-        for column in columns:
-            if not 0 <= column < tables[name].arity:
-                raise UsageError.with_parts(
-                    f"{who}: table '{name}' has no column {column}",
-                    subject=who,
-                    got=column,
-                    expected=f"one of its {tables[name].arity} columns, from 0 on",
-                )
 
     @cached_property
     def by_name(self) -> Mapping[str, Table]:
@@ -271,71 +204,6 @@ class JoinGraph:
     def classes_in(self, name: str) -> frozenset[int]:
         """Return the classes that a table has columns of."""
         return frozenset(self.class_of[name, column] for column in self.joined[name])
-
-    def unconnected(self, start: str) -> list[str]:
-        """Return the tables that no chain of equalities connects with a table."""
-        reached, reached_classes = {start}, set(self.classes_in(start))
-        grown = True
-        while grown:
-            more = [t.name for t in self.tables if t.name not in reached and self.classes_in(t.name) & reached_classes]
-            grown = bool(more)
-            reached.update(more)
-            reached_classes.update(*(self.classes_in(name) for name in more))
-        return [table.name for table in self.tables if table.name not in reached]
-
-
-def is_amount(value: object) -> bool:
-    """Return True if the value is a finite number from 0 on.
-
-    Examples
-    --------
-    >>> [is_amount(one) for one in (0, 2.5, -1, float("nan"), float("inf"), "3", True, None)]
-    [True, True, False, False, False, False, False, False]
-    """
-    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
-        return False
-    return bool(0 <= value < MAX_AMOUNT)
-
-
-def is_column(value: object) -> bool:
-    """Return True if the value is a possible column index.
-
-    Examples
-    --------
-    >>> [is_column(one) for one in (0, 7, -1, 1.0, "a", True)]
-    [True, True, False, False, False, False]
-    """
-    return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and int(value) >= 0
-
-
-def _check_numbers(table: Table) -> None:
-    if not is_column(table.arity):
-        raise UsageError.invalid_value(f"table '{table.name}': arity", table.arity, "a number of columns")
-    if table.rows is not None and not is_amount(table.rows):
-        raise UsageError.invalid_value(
-            f"table '{table.name}': rows", table.rows, "a finite number from 0 on, or None if unknown"
-        )
-    if not is_amount(table.changes):
-        raise UsageError.invalid_value(f"table '{table.name}': changes", table.changes, "a finite number from 0 on")
-    for columns, values in table.distinct.items():
-        if not is_amount(values) or not all(is_column(column) and column < table.arity for column in columns):
-            raise UsageError.with_parts(
-                f"table '{table.name}': distinct={{{columns!r}: {values!r}}} is not allowed",
-                subject=f"table '{table.name}'",
-                got={columns: values},
-                expected=f"a tuple of its {table.arity} columns, from 0 on, and a finite number from 0 on",
-            )
-
-
-def _check_key(edge: Edge, key: Sequence[int]) -> None:
-    columns: object = key
-    if not isinstance(columns, (tuple, list)) or not all(isinstance(column, (int, np.integer)) for column in columns):
-        raise UsageError.with_parts(
-            f"the edge from '{edge.left}' to '{edge.right}' has the invalid key {key!r}",
-            subject=f"the edge from '{edge.left}' to '{edge.right}'",
-            got=key,
-            expected="a tuple of columns, such as (0,)",
-        )
 
 
 # Plans of delta joins as sequences of lookups, one per changed table.
@@ -416,16 +284,6 @@ class Lookup:
     def predicates(self) -> tuple[tuple[int, Column], ...]:
         """All equalities, by key or by comparison."""
         return (*self.key, *self.checks)
-
-    def described(self) -> str:
-        """Describe the lookup in words."""
-        parts = [f"{self} in {self.arrangement}"]
-        parts += [
-            f"{self.table}.{column} = {bound_column[0]}.{bound_column[1]}" for column, bound_column in self.predicates
-        ]
-        parts += map(str, self.filters)
-        moved = ", ".join(f"{table}.{column}" for table, column in self.exchange or ())
-        return (f"exchange by {moved}; " if self.exchange is not None else "") + ", ".join(parts)
 
 
 @dataclass(frozen=True)
@@ -511,27 +369,6 @@ class LookupPlan:
         """Return the path of a table's change."""
         return next(path for path in self.paths if path.table == table)
 
-    def described(self) -> str:
-        """Describe the plan for a person."""
-        lines = []
-        for path in self.paths:
-            by = f" by {', '.join(f'{path.table}.{column}' for column in path.spread)}" if path.spread else ""
-            lines.append(f"{path}   (cost {path.cost:.3g})")
-            lines.append(f"  change of {path.table}{by}")
-            lines.extend(f"  {lookup.described()}" for lookup in path.lookups)
-        lines.append("arrangements")
-        lines.extend(
-            f"  {arrangement}{' (new)' if arrangement in self.made else ''}" for arrangement in self.arrangements
-        )
-        return "\n".join(lines)
-
-
-Preference = Literal["left", "right"]
-"""Tie-breaking order of tables: the first given one first, or the last."""
-
-Crossing = Literal["refuse", "allow"]
-"""Treatment of tables that no equality connects: an error, or a cross product."""
-
 
 @dataclass(frozen=True)
 class Costs:
@@ -555,12 +392,8 @@ def solve(
     tables: Sequence[Table],
     edges: Sequence[Edge] = (),
     *,
-    numbering: Sequence[str] | None = None,
     existing: Sequence[Arranged] = (),
     filters: Sequence[Filter] = (),
-    orders: Mapping[str, Sequence[str]] = MappingProxyType({}),
-    prefer: Preference = "left",
-    cross: Crossing = "refuse",
     costs: Costs = Costs(),
 ) -> LookupPlan:
     """Plan the lookups of every table that changes.
@@ -568,126 +401,25 @@ def solve(
     Parameters
     ----------
     tables
-        The tables, in the order that breaks ties.
+        The tables by number: a table of lower number is read after the tick. The first ones are preferred in ties.
     edges
         Equalities.
-    numbering
-        Names of all tables by number: a table of lower number is read after the tick. None for the order of `tables`.
     existing
         Existing arrangements.
     filters
         Comparisons of columns; each is applied as soon as its tables are bound.
-    orders
-        Per changed table, the order of its lookups, if it is fixed.
-    prefer
-        End of `tables` that is preferred in ties.
-    cross
-        Treatment of tables that no equality connects: an error (``refuse``) or a cross product (``allow``).
     costs
         The cost model.
-
-    Raises
-    ------
-    UsageError
-        If a table is not connected with the others and `cross` does not allow it, `numbering` does not name each table
-        once, one of `orders` does not name each other table once, each with an equality to an earlier one, an
-        arrangement has a missing relation or column, or an option or a number is outside what is allowed.
 
     Examples
     --------
     >>> chain = [Edge("a", "b", (0,), (0,)), Edge("b", "c", (1,), (0,))]
-    >>> print(solve([Table("a", 1), Table("b", 2), Table("c", 1)], chain, numbering=["c", "b", "a"]))
+    >>> print(solve([Table("c", 1), Table("b", 2), Table("a", 1)], chain))
     c -> b -> a
-    b -> a -> c*
+    b -> c* -> a
     a -> b* -> c*
     """
-    for option, value, kinds in (("prefer", prefer, Preference), ("cross", cross, Crossing)):
-        if value not in get_args(kinds):
-            raise UsageError.invalid_value(option, value, f"one of {listed(get_args(kinds))}")
-    for name, amount in vars(costs).items():
-        if not is_amount(amount):
-            raise UsageError.with_parts(
-                f"Costs({name}={amount!r}) is not allowed",
-                subject=name,
-                got=amount,
-                expected="a finite number from 0 on",
-            )
-    graph = JoinGraph(tuple(tables), tuple(edges), tuple(filters))
-    if not graph.tables:
-        raise UsageError.with_parts(
-            "the join has no tables", subject="tables", expected="at least one table", remedy="Pass a table."
-        )
-    numbers = _numbers(graph, numbering)
-    if cross == "refuse":
-        unconnected = graph.unconnected(graph.tables[0].name)
-        if unconnected:
-            word = "table" if len(unconnected) == 1 else "tables"
-            raise UsageError.with_parts(
-                f"no equality connects {word} {listed(unconnected)} with '{graph.tables[0].name}', so the join is a "
-                "cross product",
-                subject=listed(unconnected),
-                remedy="Add the missing edge, or allow a cross product with cross='allow'.",
-            )
-    for arrangement in existing:
-        _check_arranged(arrangement, graph)
-    for name, order in orders.items():
-        other_tables = [table.name for table in graph.tables if table.name != name]
-        if len(other_tables) == len(graph.tables) or sorted(order) != sorted(other_tables):
-            raise UsageError.with_parts(
-                f"the order for the change of '{name}' is {listed(order)}",
-                subject=name,
-                got=tuple(order),
-                expected=f"an order for one of {listed(graph.by_name)} that names each other table once",
-            )
-    return _Solver(graph, numbers, prefer, costs, orders, list(dict.fromkeys(existing))).plan()
-
-
-def _check_arranged(arrangement: Arranged, graph: JoinGraph) -> None:
-    if len(set(arrangement.order)) < len(arrangement.order) or not set(arrangement.by) <= set(arrangement.order):
-        raise UsageError.with_parts(
-            f"the order of arrangement {arrangement} repeats a column, or lacks a column that it is partitioned by",
-            subject=str(arrangement),
-            got=arrangement.order,
-            expected=f"distinct columns, among them {list(arrangement.by)}",
-        )
-    arity = {table.source: table.arity for table in graph.tables}
-    if arrangement.relation not in arity:
-        raise UsageError.with_parts(
-            f"arrangement {arrangement} has the unknown relation '{arrangement.relation}'",
-            subject=str(arrangement),
-            got=arrangement.relation,
-            expected=f"one of {listed(arity)}",
-            remedy=nearest(arrangement.relation, arity).strip(),
-        )
-    for column in arrangement.order:
-        if not is_column(column) or column >= arity[arrangement.relation]:
-            raise UsageError.with_parts(
-                f"arrangement {arrangement}: relation '{arrangement.relation}' has no column {column!r}",
-                subject=str(arrangement),
-                got=column,
-                expected=f"one of its {arity[arrangement.relation]} columns, from 0 on",
-            )
-
-
-def _numbers(graph: JoinGraph, numbering: Sequence[str] | None) -> dict[str, int]:
-    names = list(graph.by_name) if numbering is None else list(numbering)
-    for name in names:
-        if name not in graph.by_name:
-            raise UsageError.with_parts(
-                f"the numbering names the unknown table '{name}'",
-                subject="numbering",
-                got=name,
-                expected=f"one of {listed(graph.by_name)}",
-                remedy=nearest(name, graph.by_name).strip(),
-            )
-    if len(names) != len(graph.tables) or len(set(names)) != len(names):
-        raise UsageError.with_parts(
-            f"the numbering is {listed(names)}",
-            subject="numbering",
-            got=tuple(names),
-            remedy=f"Name each of {listed(graph.by_name)} once.",
-        )
-    return {name: index for index, name in enumerate(names)}
+    return Solver(JoinGraph(tuple(tables), tuple(edges), tuple(filters)), costs, list(dict.fromkeys(existing))).plan()
 
 
 @dataclass(frozen=True)
@@ -718,74 +450,65 @@ class _Way:
 
 
 @dataclass(eq=False)
-class _Solver:
+class Solver:
+    """The search for the paths of a join graph."""
+
     graph: JoinGraph
-    numbers: dict[str, int]
-    prefer: Preference
     costs: Costs
-    orders: Mapping[str, Sequence[str]]
     existing: list[Arranged]
     made: list[Arranged] = field(default_factory=list)
     considered: int = 0
 
+    def __post_init__(self) -> None:
+        self.rank = {table.name: i for i, table in enumerate(self.graph.tables)}
+        self.common = tuple(sorted(frozenset.intersection(*map(self.graph.classes_in, self.rank))))
+
     def plan(self) -> LookupPlan:
-        names = [table.name for table in self.graph.tables]
-        ordered = names if self.prefer == "left" else names[::-1]
-        self.rank = {name: i for i, name in enumerate(ordered)}
-        class_sets = [self.graph.classes_in(name) for name in names]
-        self.common = tuple(sorted(frozenset.intersection(*class_sets)))
-        numbering = tuple(sorted(self.numbers, key=self.numbers.__getitem__))
-        paths = tuple(self._path(name) for name in numbering if self.graph.by_name[name].changes)
+        """Return the cheapest path found for every table that changes."""
+        numbering = tuple(self.rank)
+        paths = tuple(self.path(name) for name in numbering if self.graph.by_name[name].changes)
         used = dict.fromkeys(lookup.arrangement for path in paths for lookup in path.lookups)
         made = tuple(arrangement for arrangement in used if arrangement in self.made)
         return LookupPlan(numbering, paths, tuple(used), made, self.considered)
 
-    def _path(self, name: str) -> LookupPath:
-        changed = self.graph.by_name[name]
-        filters = tuple(candidate for candidate in self.graph.filters if candidate.tables == frozenset([name]))
-        start = _Way((name,), changed.changes * prod(table_filter.share for table_filter in filters))
-        if name in self.orders:
-            candidates = [self._along_order(start, self.orders[name])]
-        elif len(self.graph.tables) == 1:
-            candidates = [self._along_order(start, ())]
+    def path(self, name: str) -> LookupPath:
+        """Return the cheapest path found for the change of a table."""
+        changed, start = self.graph.by_name[name], self.start(name)
+        if len(self.graph.tables) == 1:
+            candidates = [self._finished(start, steady=False)]
         else:
-            firsts = self._next(start)
+            firsts = self.next_tables(start)
             steady = firsts[:1] if len(self.graph.classes) < 2 else firsts
-            candidates = [self._finished(self._looked_up(start, first), steady=False) for first in firsts]
-            candidates += [self._finished(self._looked_up(start, first), steady=True) for first in steady]
+            candidates = [self._finished(self.look_up(start, first), steady=False) for first in firsts]
+            candidates += [self._finished(self.look_up(start, first), steady=True) for first in steady]
             if self.common and len(self.graph.classes) > 1:
                 candidates.append(self._finished(replace(start, within=self.common), steady=False))
         best = min(candidates, key=lambda way: (float(f"{way.cost:.9g}"), [self.rank[table] for table in way.bound]))
         self.made += [arrangement for arrangement in best.made if arrangement not in self.made]
-        return LookupPath(name, best.lookups, self._first_spread(best), self._within(changed, ()), filters, best.cost)
+        return LookupPath(
+            name, best.lookups, self._first_spread(best), self._within(changed, ()), self._filters_of(name), best.cost
+        )
 
-    def _along_order(self, way: _Way, order: Sequence[str]) -> _Way:
-        """Return the path in a given order."""
-        self.considered += 1
-        for name in order:
-            if name not in self._next(way):
-                raise UsageError.with_parts(
-                    f"the order {listed(order)} for the change of '{way.bound[0]}': no equality connects '{name}' with "
-                    f"{listed(way.bound)}",
-                    subject=way.bound[0],
-                    got=name,
-                    remedy=f"Continue with one of {listed(self._next(way))}.",
-                )
-            way = self._looked_up(way, name)
-        return way
+    def start(self, name: str) -> _Way:
+        """Return the path of a table's change without a lookup."""
+        shares = (table_filter.share for table_filter in self._filters_of(name))
+        return _Way((name,), self.graph.by_name[name].changes * prod(shares))
+
+    def _filters_of(self, name: str) -> tuple[Filter, ...]:
+        return tuple(candidate for candidate in self.graph.filters if candidate.tables == frozenset([name]))
 
     def _finished(self, way: _Way, steady: bool) -> _Way:
         """Complete the path: by preference without avoidable exchanges, or by lowest cost."""
         self.considered += 1
         while len(way.bound) < len(self.graph.tables):
-            ways = [self._looked_up(way, name) for name in self._next(way)]
+            ways = [self.look_up(way, name) for name in self.next_tables(way)]
             if steady:
                 way = next((candidate for candidate in ways if candidate.lookups[-1].exchange is None), ways[0])
             else:
                 way = min(ways, key=lambda one: (float(f"{one.cost + one.rows:.9g}"), self.rank[one.bound[-1]]))
         return way
 
-    def _next(self, way: _Way) -> list[str]:
+    def next_tables(self, way: _Way) -> list[str]:
         """Return the tables for the next lookup by preference; unconnected ones only if all are."""
         bound_classes = self._bound_classes(way.bound)
         unbound = sorted(
@@ -803,7 +526,7 @@ class _Solver:
             key=lambda column: (bound.index(column[0]), column[1]),
         )
 
-    def _looked_up(self, way: _Way, name: str) -> _Way:
+    def look_up(self, way: _Way, name: str) -> _Way:
         """Return the path with one more lookup, in the cheapest arrangement for it."""
         ways = [self._through(way, name, arrangement) for arrangement in self._arrangements(way, name)]
         return min(ways, key=lambda one: float(f"{one.cost:.9g}"))
@@ -869,7 +592,7 @@ class _Solver:
         cost = way.rows * (costs.lookup + (costs.exchanged if exchange is not None else 0.0)) + probed * costs.found
         lookup = Lookup(
             name,
-            "after" if self.numbers[name] < self.numbers[way.bound[0]] else "before",
+            "after" if self.rank[name] < self.rank[way.bound[0]] else "before",
             arranged,
             tuple((column, equal[column]) for column in key),
             tuple(checks),
@@ -1018,7 +741,6 @@ class Exchanges:
         rule: Rule,
         rows: Mapping[str, float] | None = None,
         existing: Sequence[Arranged] = (),
-        costs: Costs = SENT,
     ) -> Exchanges:
         """Plan the lookups of a rule; unconnected atoms are combined by a cross product.
 
@@ -1042,8 +764,7 @@ class Exchanges:
         graph = graph_of(rule, rows)
         read = {table.source for table in graph.tables}
         there = [arrangement for arrangement in existing if arrangement.relation in read]
-        plan = solve(graph.tables, graph.edges, filters=graph.filters, existing=there, cross="allow", costs=costs)
-        return cls(rule, graph, plan)
+        return cls(rule, graph, solve(graph.tables, graph.edges, filters=graph.filters, existing=there, costs=SENT))
 
     @property
     def shared(self) -> tuple[str, ...]:

@@ -19,26 +19,26 @@ def edge_cycle(n):
     return [Edge(str(i), str((i + 1) % n), (1,), (0,)) for i in range(n)]
 
 
-@pytest.mark.parametrize("prefer", ["left", "right"])
 @pytest.mark.parametrize("streams", [["1", "2"], ["2", "1"]])
-def test_two_tables_with_a_composite_key(streams, prefer):
-    plan = solve(tables("1", "2", arity=4), [Edge("1", "2", (2, 3), (3, 2))], numbering=streams[::-1], prefer=prefer)
+def test_two_tables_with_a_composite_key(streams):
+    plan = solve(tables(*streams[::-1], arity=4), [Edge("1", "2", (2, 3), (3, 2))])
     assert orders(plan) == {"1": "2", "2": "1"}
     assert list(orders(plan)) == streams
     assert [path.lookups[0].sees for path in plan.paths] == ["before", "after"]
     (lookup,) = plan.path("1").lookups
-    assert lookup.key == ((3, ("1", 2)), (2, ("1", 3)))
-    assert plan.path("1").spread == (2, 3) == plan.path("2").lookups[0].arrangement.order
-    assert plan.path("2").spread == (3, 2) == lookup.arrangement.order
+    assert {*lookup.key} == {(3, ("1", 2)), (2, ("1", 3))}
+    first, second = plan.path("1").spread, plan.path("2").spread
+    assert {*zip(first, second, strict=True)} == {(2, 3), (3, 2)}
+    assert (second, first) == (lookup.arrangement.order, plan.path("2").lookups[0].arrangement.order)
 
 
 def test_three_tables_on_one_shared_key():
     shared = [Edge("1", "2", (2, 3), (3, 2)), Edge("2", "3", (3, 2), (1, 1)), Edge("3", "1", (1, 1), (2, 3))]
-    plan = solve(tables("1", "2", "3", arity=4), shared, numbering=["3", "2", "1"])
+    plan = solve(tables("1", "2", "3", arity=4), shared)
     assert orders(plan) == {"1": "23", "2": "13", "3": "12"}
     assert not any(path.exchanges for path in plan.paths)
     shared = [Edge("1", "2", (0,), (1,)), Edge("2", "3", (1,), (0,)), Edge("3", "1", (0,), (0,))]
-    plan = solve(tables("1", "2", "3"), shared, numbering=["3", "2", "1"], prefer="right")
+    plan = solve(tables("3", "2", "1"), shared)
     assert orders(plan) == {"1": "32", "2": "31", "3": "21"}
 
 
@@ -52,36 +52,12 @@ def test_chain_of_three():
 
 def test_documented_example_and_its_order_of_outputs():
     edges = [Edge("a", "b", (0,), (0,)), Edge("b", "c", (1,), (0,))]
-    plan = solve(tables("a", "b", "c"), edges, numbering=["c", "b", "a"])
-    assert str(plan).splitlines() == ["c -> b -> a", "b -> a -> c*", "a -> b* -> c*"]
-
-
-def test_described_for_people():
-    filters = [Filter(("2", 1), "<", ("1", 1))]
-    plan = solve(tables("1", "2", "3"), CHAIN, existing=[Arranged("2", (0,))], filters=filters)
-    assert plan.described().splitlines() == [
-        "1 -> 2 -> 3   (cost 399)",
-        "  change of 1 by 1.0",
-        "  2 in 2[0], 2.0 = 1.0, 2.1 < 1.1",
-        "  exchange by 2.1; 3 in 3[1], 3.1 = 2.1",
-        "2 -> 1* -> 3   (cost 399)",
-        "  change of 2 by 2.0",
-        "  1* in 1[0], 1.0 = 2.0, 2.1 < 1.1",
-        "  exchange by 2.1; 3 in 3[1], 3.1 = 2.1",
-        "3 -> 2* -> 1*   (cost 1.13e+03)",
-        "  change of 3 by 3.1",
-        "  2* in 2[1], 2.1 = 3.1",
-        "  exchange by 2.0; 1* in 1[0], 1.0 = 2.0, 2.1 < 1.1",
-        "arrangements",
-        "  2[0]",
-        "  3[1] (new)",
-        "  1[0] (new)",
-        "  2[1] (new)",
-    ]
+    plan = solve(tables("c", "b", "a"), edges)
+    assert str(plan).splitlines() == ["c -> b -> a", "b -> c* -> a", "a -> b* -> c*"]
 
 
 def test_tables_without_edges_are_combined_where_that_is_allowed():
-    plan = solve(tables("1", "2", "3", "x"), CHAIN, cross="allow")
+    plan = solve(tables("1", "2", "3", "x"), CHAIN)
     assert plan.path("1").order == ("2", "3", "x")
     assert str(plan.path("1").lookups[-1].arrangement) == "x[] everywhere"
     assert plan.path("1").lookups[-1].exchange is None
@@ -121,9 +97,6 @@ def test_cost_decides_against_the_order_of_preference():
     hub = Table("hub", 2, rows=1e4, distinct={(0,): 1e4, (1,): 1e4})
     edges = [Edge("hub", "many", (0,), (0,)), Edge("hub", "few", (1,), (0,))]
     assert solve([many, hub, few], edges).path("hub").order == ("few", "many")
-    given = solve([many, hub, few], edges, orders={"hub": ["many", "few"]}).path("hub")
-    assert given.order == ("many", "few")
-    assert given.cost > 10 * solve([many, hub, few], edges).path("hub").cost
 
 
 def test_filters_take_part():
