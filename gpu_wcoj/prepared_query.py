@@ -21,7 +21,7 @@ import numpy as np
 from gpu_wcoj.arrow.table import columns_by_name, is_frame, type_names
 from gpu_wcoj.data.schema import INTERVAL, DataType, declared_type
 from gpu_wcoj.engine.ingest import are_numbered, merge_relations, read_change, with_file
-from gpu_wcoj.engine.options import ProgramOptions, validate_flag, validate_schema
+from gpu_wcoj.engine.options import VIEW_KEYWORDS, ProgramOptions, validate_flag, validate_schema
 from gpu_wcoj.errors import (
     EdnSyntaxError,
     SchemaError,
@@ -431,11 +431,12 @@ def _with_option_remedy(error: UnknownRelationError, entry: Callable[..., Any]) 
     """
     if error.is_alias:
         return error
-    if error.relation in signature(entry).parameters:
+    names = signature(entry).parameters
+    if error.relation in names or ("options" in names and error.relation in VIEW_KEYWORDS):
         mapping_text = f"{{'{error.relation}': ...}}"
         remedy = f"pass the relations as a mapping, the second argument: {mapping_text}."
         error.args = (f"{error}\n  The keyword '{error.relation}' is an option: {remedy}",)
-    elif "schema" in signature(entry).parameters and "schema=" not in str(error) and error.relation.isidentifier():
+    elif "schema" in names and "schema=" not in str(error) and error.relation.isidentifier():
         error.args = (f"{error}\n  To begin without rows: schema={{'{error.relation}': {{'column': 'int64', ...}}}}.",)
     return error
 

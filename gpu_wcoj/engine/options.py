@@ -456,6 +456,9 @@ class ProgramOptions(ExecutionOptions):
 EXECUTION_OPTIONS: Final = tuple(declared.name for declared in fields(ExecutionOptions))
 """The names of the options that are rarely needed."""
 
+VIEW_KEYWORDS: Final = ("gpu_memory", "route", "chunk_rows", "replan", "analyze", "strategy", "order")
+"""The names of those that `gpu_wcoj.view` takes as keywords, too; no relation among its keywords has such a name."""
+
 OPTIONS: Final = tuple(declared.name for declared in fields(ProgramOptions))
 """The names of all options."""
 

@@ -63,8 +63,8 @@ class Table:
 
     Examples
     --------
-    >>> Table("e", 2, rows=1000, distinct={(0,): 50}).rows_per_value([0])
-    20.0
+    >>> Table("e", 2, rows=1000, distinct={(0,): 50}).values([0])
+    50
     """
 
     name: str
@@ -91,10 +91,6 @@ class Table:
         max_values = min(rows, prod(self.distinct.get((column,), single) for column in key))
         min_values = max((count for part, count in self.distinct.items() if set(part) <= set(key)), default=1.0)
         return max(min_values, max_values, 1.0)
-
-    def rows_per_value(self, columns: Collection[int]) -> float:
-        """Return the mean number of rows that agree with one value of these columns."""
-        return (ASSUMED_ROWS if self.rows is None else self.rows) / self.values(columns)
 
 
 @dataclass(frozen=True)
@@ -376,7 +372,7 @@ class Costs:
 
     Attributes
     ----------
-    lookup, rows_per_value, exchanged
+    lookup, found, exchanged
         Cost of a lookup by one row, of a matching row, and of a row sent to another partition.
     maintained
         Cost of a changed row of a relation, per new arrangement.
@@ -623,7 +619,7 @@ class Solver:
 
     def _rows_per_lookup(self, table: Table, equal: Sequence[tuple[int, Column]]) -> float:
         """Return the mean rows of a lookup, if the side with fewer values is contained in the other."""
-        rows = table.rows_per_value(()) if table.rows is None else table.rows
+        rows = ASSUMED_ROWS if table.rows is None else table.rows
         max_values = table.values([column for column, _ in equal])
         for name in {bound_column[0] for _, bound_column in equal}:
             columns = [bound_column[1] for _, bound_column in equal if bound_column[0] == name]

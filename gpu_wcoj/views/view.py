@@ -12,7 +12,7 @@ from gpu_wcoj.arrow.table import columns_by_name
 from gpu_wcoj.backend import BackendName
 from gpu_wcoj.data.schema import DataType
 from gpu_wcoj.engine.ingest import merge_relations
-from gpu_wcoj.engine.options import ExecutionOptions, ProgramOptions, validate_flag, validate_functions
+from gpu_wcoj.engine.options import VIEW_KEYWORDS, ExecutionOptions, ProgramOptions, validate_flag, validate_functions
 from gpu_wcoj.errors import CheckpointError, UnknownRelationError, UsageError, entry_point, listed
 from gpu_wcoj.locks import NotCopied, StateLock
 from gpu_wcoj.maintained import SeveralAnswers
@@ -144,7 +144,7 @@ def view(
     >>> len(triangles.snapshot())
     0
     """
-    execution = {name: more.pop(name) for name in _EXECUTION_KEYWORDS if name in more}
+    execution = {name: more.pop(name) for name in VIEW_KEYWORDS if name in more}
     resolved_language = (
         check_language(language) if language is not None else language_of(text) if isinstance(text, str) else None
     )
@@ -175,10 +175,6 @@ def view(
     program.load(rows)
     connection = Connection.from_program(program, prepared.left_out)
     return connection.register(program.outputs, isinstance(outputs, (list, tuple)), resolved_language == "sql")
-
-
-_EXECUTION_KEYWORDS = ("gpu_memory", "route", "chunk_rows", "replan", "analyze", "strategy", "order")
-"""Options of `ExecutionOptions` that `view` takes by name; no relation among its keywords has such a name."""
 
 
 def _motif_view(text: str, graph: Any, more: Mapping[str, Any], options: ProgramOptions, scan: bool) -> MotifView:
