@@ -619,7 +619,7 @@ def descents(records: Sequence[Sequence[Record]], column_of: Sequence[Sequence[i
 
 def _address(array: Any) -> int:
     """Return an array's address on the device; 0 for an empty one."""
-    return int(array.data.ptr) if len(array) else 0
+    return int(array.data.ptr) if array.size else 0
 
 
 def _read_sizes(device: Device, totals: Any, depth: int, n: int) -> list[tuple[int, int]]:
@@ -675,9 +675,7 @@ def weights_of(
         return nothing
     sums: Int64Array = xp.empty(n, np.int64)
     table = descents([[level.record for level in trie_levels] for trie_levels in levels], column_of)
-    weights = [
-        0 if trie_levels[-1].weights is None else _array_address(trie_levels[-1].weights) for trie_levels in levels
-    ]
+    weights = [0 if trie_levels[-1].weights is None else _address(trie_levels[-1].weights) for trie_levels in levels]
     uploaded = device.asarray(np.array([*table, *weights], np.int64))
     group = min(32, 1 << (k - 1).bit_length())
     arguments = [uploaded, k, uploaded[len(table) :], xp.ascontiguousarray(columns), n, group, sums]
@@ -697,7 +695,7 @@ def count_children(
     if not levels:
         return totals
     table = descents([[level.record for level in trie_levels[:-1]] for trie_levels in levels], column_of)
-    offsets = [_array_address(trie_levels[-1].parent_offsets) for trie_levels in levels]
+    offsets = [_address(trie_levels[-1].parent_offsets) for trie_levels in levels]
     uploaded = device.asarray(np.array([*table, *offsets], np.int64))
     arguments = [uploaded, len(levels), uploaded[len(table) :], xp.ascontiguousarray(columns), columns.shape[1], totals]
     device.launch(_CHOOSING_SOURCE, "sum_children", len(levels), _SUM_BLOCK, arguments)
@@ -741,18 +739,13 @@ def narrowest(device: Device, choices: Sequence[Choice]) -> IndexArray:
         for atom in choice_atoms:
             batches.append(batches[-1] + len(atom))
             for row, offsets in atom:
-                ranges += [row, _array_address(offsets)]
-    addresses = [_array_address(positions) for positions in places]
+                ranges += [row, _address(offsets)]
+    addresses = [_address(positions) for positions in places]
     chosen: IndexArray = xp.empty(n, np.int64)
     table = device.asarray(np.array([*atoms, *batches, *addresses, *ranges], np.int64))
     arguments = [table, len(choices), len(batches) - 1, n, chosen]
     device.launch(_CHOOSING_SOURCE, "narrowest", looping_blocks(device, n), BLOCK, arguments)
     return chosen
-
-
-def _array_address(array: Int64Array | None) -> int:
-    assert array is not None
-    return int(array.data.ptr) if array.size else 0  # type: ignore[attr-defined]
 
 
 # Sums of runs, running sums, and hashes of rows, on a device.
