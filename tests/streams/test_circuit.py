@@ -124,7 +124,7 @@ def test_traces_are_shared(circuit):
 
 def test_every_operator_says_whether_it_is_linear():
     operators_found = {
-        member.__name__: member.__doc__
+        member.__name__: member.__doc__ or ""
         for module in (aggregators, linear, multiway)
         for member in vars(module).values()
         if isinstance(member, type) and issubclass(member, streams.Operator) and member.__module__ == module.__name__
