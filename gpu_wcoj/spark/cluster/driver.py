@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -51,6 +53,7 @@ from gpu_wcoj.spark.cluster.rebalance import (
 )
 from gpu_wcoj.spark.cluster.worker import (
     CELLS,
+    Entries,
     Entry,
     HandedOn,
     Handing,
@@ -62,6 +65,9 @@ from gpu_wcoj.spark.cluster.worker import (
     add_counts,
     as_json,
     as_listed,
+    entries_in,
+    new_archive,
+    write_archive,
 )
 from gpu_wcoj.spark.files import as_task
 from gpu_wcoj.spark.motifs import Packing
@@ -189,9 +195,7 @@ def entries_after(
     if moved is not None:
         entries, role_rows = moved.entries, {f"{note['stage']}/{note['cell']}": note["held"] for note in moved.cells}
     elif last_manifest is not None:
-        for name, entry in last_manifest.extra[CELLS].items():
-            stage, cell = map(int, name.split("/"))
-            entries[stage, cell] = Entry(*entry)
+        entries = entries_in(last_manifest)
         role_rows = dict(last_manifest.extra.get(ROLE_ROWS, {}))
     fresh: set[tuple[int, int]] = set()
     for note in cells:
@@ -249,8 +253,8 @@ def flow_of_tables(
     tables
         By input, at least one row, with the weights.
     tasks_of
-        By number of tasks, an RDD of their numbers, for all batches of a session: to make one, PySpark calls the JVM
-        about ten times.
+        By number of tasks, an RDD without rows, for all batches of a session: to make one, PySpark calls the JVM about
+        ten times.
     """
     parcels: dict[int, list[pa.RecordBatch]] = {}
     for name, table in tables.items():
@@ -267,8 +271,8 @@ def flow_of_tables(
     delivery = Delivery(replace(work, is_last=len(plan.stages) == 1), list(parcels.values()))
     if len(plan.stages) == 1:
         if len(parcels) not in tasks_of:
-            tasks_of[len(parcels)] = session.sparkContext.range(0, len(parcels), 1, len(parcels))
-        return tasks_of[len(parcels)].mapPartitions(as_task(delivery.notes))
+            tasks_of[len(parcels)] = session.sparkContext.parallelize([], len(parcels))
+        return tasks_of[len(parcels)].mapPartitionsWithIndex(delivery.notes)
     there = _run_stage(session.range(0, len(parcels), 1, len(parcels)), plan, delivery.work, delivery)
     for stage in plan.stages[1:]:
         there = _run_stage(exchange_parcels(there, plan.chosen.cells), plan, replace(work, stage=stage))
@@ -298,11 +302,15 @@ class Delivery:
             for task in batch.column(0).to_pylist():
                 yield from self.work(self.parcels[task])
 
-    def notes(self, tasks: Iterable[int]) -> Iterator[tuple[str]]:
-        """Run the cells of these tasks in the only stage, and yield their notes."""
-        for task in tasks:
-            for batch in self.work(self.parcels[task]):
-                yield from zip(batch[NOTE].to_pylist())
+    def notes(self, task: int, rows: Iterable[Any]) -> Iterator[tuple[str]]:
+        """Yield the notes of the cells of a task in the only stage; the function of ``mapPartitionsWithIndex``."""
+        return as_task(partial(self._notes, task))(rows)
+
+    def _notes(self, task: int, rows: Iterable[Any]) -> Iterator[tuple[str]]:
+        for _ in rows:  # there are none, but a worker that does not read to the end is not used again
+            pass
+        for batch in self.work(self.parcels[task]):
+            yield from zip(batch[NOTE].to_pylist())
 
 
 def query_of_stream(session: SparkSession) -> str:
@@ -565,14 +573,15 @@ class CellRun:
         moved = self._adapted(session, batch)
         adapting = time.perf_counter() - start
         plan, columns = (self.plan, self.columns) if moved is None else (moved.plan, moved.columns)
-        bases = None if moved is None else moved.entries
-        work = self._work(plan, columns, batch=batch, query=query, bases=bases)
+        archive = new_archive(batch, self.checkpoint.fence)
+        bases = self._bases(batch, moved)
+        work = self._work(plan, columns, batch=batch, query=query, bases=bases, archive=archive)
         notes: DataFrame | RDD[tuple[str]] | None = None
         if tables is None:
             notes = flow([(None, reselect(rows, columns))], plan, columns, work)
         elif tables:
             notes = flow_of_tables(session, tables, plan, self.program, work, self._tasks)
-        self._commit(notes, batch, query=query, moved=moved)
+        self._commit(notes, batch, query=query, moved=moved, archive=archive)
         if moved is not None:
             heavy = enumerate(plan.chosen.heavy)
             self.progress["adapted"] = {
@@ -606,6 +615,13 @@ class CellRun:
         place = {"root": self._root, "output": self.handing.place, "packing": self.packing}
         return replace(work, **{**place, "watch": self.watch, **how})
 
+    def _bases(self, batch: int, moved: Moved | None) -> Entries | None:
+        """Return the states on which a batch runs; None for a batch that does not follow the last one."""
+        newest = self.checkpoint.last
+        if moved is not None:
+            return moved.entries
+        return entries_in(newest) if newest is None or batch == newest.batch + 1 else None
+
     def _adapted(self, session: SparkSession, batch: int) -> Moved | None:
         """Return the state moved to a plan that splits new heavy values; None if there are none."""
         newest = self.checkpoint.last
@@ -634,6 +650,7 @@ class CellRun:
         query: str = "",
         emit: bool = True,
         moved: Moved | None = None,
+        archive: str = "",
     ) -> Manifest:
         start = time.perf_counter()
         notes = Notes.collect(frame)
@@ -667,6 +684,9 @@ class CellRun:
         if plan.chosen != self._first:
             extra[CHOSEN] = plan.chosen.to_json()
         self.handing.hand_on(outputs, batch)
+        files = {name: base64.b64decode(data) for cell in notes.cells for name, data in cell["files"].items()}
+        if files:
+            write_archive(self.checkpoint.folder, archive, files)
         manifest = self.checkpoint.commit(
             batch, query=query, rows=notes.rows, digest=notes.digest, outputs=outputs, extra=extra
         )

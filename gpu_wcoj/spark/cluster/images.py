@@ -138,7 +138,7 @@ class Images:
                     (self.folder / name).unlink(missing_ok=True)
 
     def _index(self, name: str, batch: int) -> Path:
-        return self.folder / f"image-{batch}-{self.cell}-{name}"
+        return self.folder / f"image-{batch}-{self.cell}-{name.rpartition('/')[2]}"
 
 
 class _Mapped:

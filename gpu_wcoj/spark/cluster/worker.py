@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
+import io
 import json
 import os
 import re
 import time
+import zipfile
+import zlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,7 +23,7 @@ import pyarrow.compute as pc
 
 from gpu_wcoj.checkpoint.canonical import checksum, opened, sealed
 from gpu_wcoj.checkpoint.checkpoint import folder_at, read_newest
-from gpu_wcoj.checkpoint.folder import Folder, OsFolder, WatchedFolder, write_whole
+from gpu_wcoj.checkpoint.folder import Folder, NewFile, OsFolder, WatchedFolder, write_whole
 from gpu_wcoj.checkpoint.manifest import Manifest, OutputFile
 from gpu_wcoj.checkpoint.state import SpinesOf, StoredState, catch_up, load, mark_stored, store
 from gpu_wcoj.data.rows import weight_name
@@ -63,13 +67,20 @@ from gpu_wcoj.zset.zset import ZSet
 # The state of a cell: a program, in files that an entry in a manifest lists.
 #
 # All cells of a checkpoint keep their files in its folder ``cells``: runs as in any checkpoint, and for each version
-# one small sealed file that lists them. Files of an attempt count only after a manifest names that file.
+# one small sealed file that lists them. Files of an attempt count only after a manifest names that file. Small files of
+# a batch that the driver runs are members of one archive, which the driver writes beside its manifests.
 
 
 CELLS = "cells"
 """The folder of cells within a checkpoint, and the key of the cells' entries in a manifest."""
 
 _OURS = re.compile(r"[a-z]+-(\d{12})-\d{3}-\d{5}-[0-9a-f]{16}-\d{6}\.(?:parquet|json)")
+
+_ARCHIVE = re.compile(r"cells-(\d{12})-\d{6}-[0-9a-f]{8}\.zip")
+
+MAX_ARCHIVED = 1 << 18
+"""Bytes of a file in an archive: what a cell returns to the driver takes a few milliseconds. Larger files are forced to
+the disk by their cells, each in 3 to 4 ms on the machine of two cores that the ticks were measured on."""
 
 MAX_OLD_STATES = 8
 """States of earlier batches that a worker keeps in memory, to catch up when it gets the tasks of their cells again."""
@@ -88,10 +99,18 @@ class Entry:
     @classmethod
     def from_manifest(cls, manifest: Manifest | None, stage: int, cell: int) -> Entry | None:
         """Return the entry in a manifest; None if the cell has no state."""
-        if manifest is None:
-            return None
-        content = manifest.extra.get(CELLS, {}).get(f"{stage}/{cell}")
-        return None if content is None else cls(*content)
+        return entries_in(manifest).get((stage, cell))
+
+
+Entries = Mapping[tuple[int, int], Entry]
+"""The entries of cells by stage and cell; cells without state have none."""
+
+
+def entries_in(manifest: Manifest | None) -> dict[tuple[int, int], Entry]:
+    """Return the entries of all cells in a manifest."""
+    contents = {} if manifest is None else manifest.extra.get(CELLS, {})
+    keys = ((name.partition("/"), Entry(*content)) for name, content in contents.items())
+    return {(int(stage), int(cell)): entry for (stage, _, cell), entry in keys}
 
 
 @dataclass(eq=False)
@@ -166,34 +185,39 @@ def cached_program(root: str, stage: int, cell: int, entry: Entry) -> Program | 
     return state.program if state is not None and state.entry == entry else None
 
 
-def cache_state(root: str, stage: int, cell: int, state: CellState, manifest: Manifest) -> None:
-    """Keep an engine in memory for the next batch, and drop what is out of date."""
+def cache_state(root: str, stage: int, cell: int, state: CellState, bases: Entries, batch: int) -> None:
+    """Keep an engine in memory for the batch after this one, and drop what is out of date.
+
+    `bases` are the entries of all cells before this batch.
+    """
     states = _cache.setdefault(root, {})
     _cache.move_to_end(root)
     while len(_cache) > MAX_CHECKPOINTS:
         _cache.popitem(last=False)
-    old_states = []
-    for (other_stage, other_cell), cached in states.items():
-        old = Entry.from_manifest(manifest, other_stage, other_cell)
-        if cached.entry != old and cached.entry is not None and _batch(cached.entry.file) <= manifest.batch:
-            old_states.append((other_stage, other_cell))
+    old_states = [
+        key
+        for key, cached in states.items()
+        if cached.entry is not None and cached.entry != bases.get(key) and _batch(cached.entry.file) < batch
+    ]
     for key in old_states[:-MAX_OLD_STATES] if state.program.backend.device is None else old_states:
         del states[key]
     states[stage, cell] = state
-    base = Entry.from_manifest(manifest, stage, cell)
     if state.images is not None and state.entry is not None:
-        needed = [entry.file for entry in (base, state.entry) if entry is not None]
-        state.images.tidy({name: _batch(name) for name in needed}, manifest.batch)
+        needed = [entry.file for entry in (bases.get((stage, cell)), state.entry) if entry is not None]
+        state.images.tidy({name: _batch(name) for name in needed}, batch - 1)
 
 
-def write_state(root: str, batch: int, stage: int, cell: int, state: CellState) -> tuple[CellState, int]:
+def write_state(
+    root: str, batch: int, stage: int, cell: int, state: CellState, archive: str = ""
+) -> tuple[CellState, int, dict[str, bytes]]:
     """Write the part of a cell's state that is new since its entry, and force it to disk.
 
     Returns
     -------
-    The program with its new entry, and the bytes of its runs.
+    The program with its new entry, the bytes of its runs, and the files that are left to the writer of the archive.
     """
-    folder = cells_folder(root)
+    files = CellFolder(root)
+    folder = WatchedFolder(files)
     folder.prepare()
     attempt = os.urandom(8).hex()
     sequence = 0
@@ -201,7 +225,8 @@ def write_state(root: str, batch: int, stage: int, cell: int, state: CellState) 
     def new_name(kind: str = "run", ending: str = "parquet") -> str:
         nonlocal sequence
         sequence += 1
-        return f"{kind}-{batch + 1:012}-{stage:03}-{cell:05}-{attempt}-{sequence:06}.{ending}"
+        name = f"{kind}-{batch + 1:012}-{stage:03}-{cell:05}-{attempt}-{sequence:06}.{ending}"
+        return f"{archive}/{name}" if archive else name
 
     stored = store(state.program.subject, state.stored, folder, new_name)
     data = sealed({"state": stored.to_json()})
@@ -212,7 +237,7 @@ def write_state(root: str, batch: int, stage: int, cell: int, state: CellState) 
     if state.images is not None:
         state.images.save(state.program, name, batch)
     after = CellState(state.program, stored, Entry(name, checksum(data)), state.images)
-    return after, sum(run.bytes for run in stored.runs)
+    return after, sum(run.bytes for run in stored.runs), files.archived
 
 
 def bytes_since(before: StoredState | None, after: StoredState | None) -> int:
@@ -239,9 +264,98 @@ def read_entry(folder: Folder, entry: Entry) -> StoredState:
     return StoredState.from_json(opened(data, path)["state"])
 
 
+class CellFolder(OsFolder):
+    """The files of all cells of a checkpoint; ``ARCHIVE/FILE`` is the name of a file in an archive.
+
+    Attributes
+    ----------
+    archived
+        New files for an archive, which are small.
+    """
+
+    def __init__(self, root: str) -> None:
+        super().__init__(Path(root) / CELLS)
+        self.archived: dict[str, bytes] = {}
+        self._has_new_names = False
+
+    def create(self, name: str) -> NewFile:
+        """See `Folder.create`."""
+        archive, _, file = name.rpartition("/")
+        if archive:
+            return _ArchivedFile(self, file)
+        self._has_new_names = True
+        return super().create(file)
+
+    def sync(self) -> None:
+        """See `Folder.sync`."""
+        if self._has_new_names:
+            super().sync()
+
+    def read(self, name: str) -> bytes:
+        """See `Folder.read`."""
+        archive, _, file = name.rpartition("/")
+        if archive:
+            try:
+                with zipfile.ZipFile(self.path.parent / archive) as files:
+                    return files.read(file)
+            except (FileNotFoundError, KeyError):
+                pass  # it was too large
+            except (zipfile.BadZipFile, zlib.error) as error:
+                raise CheckpointDamagedError(self.shown(name), f"cannot be read ({error})") from None
+        return super().read(file)
+
+    def shown(self, name: str) -> str:
+        """See `Folder.shown`."""
+        return str(self.path.parent / name) if "/" in name else super().shown(name)
+
+
+class _ArchivedFile:
+    """A new file for an archive, or one of the folder if it is large."""
+
+    def __init__(self, folder: CellFolder, name: str) -> None:
+        self._folder = folder
+        self._name = name
+        self._data = bytearray()
+        self._file: NewFile | None = None
+
+    def write(self, data: bytes) -> None:
+        """See `NewFile.write`."""
+        self._data += data
+        if len(self._data) > MAX_ARCHIVED or self._file is not None:
+            self._file = self._file or self._folder.create(self._name)
+            self._file.write(bytes(self._data))
+            self._data.clear()
+
+    def sync(self) -> None:
+        """See `NewFile.sync`."""
+        if self._file is None:
+            self._folder.archived[self._name] = bytes(self._data)
+        else:
+            self._file.sync()
+
+    def close(self) -> None:
+        """See `NewFile.close`."""
+        if self._file is not None:
+            self._file.close()
+
+
 def cells_folder(root: str) -> WatchedFolder:
     """Return the folder of a checkpoint's cells."""
-    return WatchedFolder(OsFolder(Path(root) / CELLS))
+    return WatchedFolder(CellFolder(root))
+
+
+def new_archive(batch: int, fence: int) -> str:
+    """Return the name of the archive of one attempt at a batch."""
+    return f"cells-{batch + 1:012}-{fence:06}-{os.urandom(4).hex()}.zip"
+
+
+def write_archive(folder: Folder, name: str, files: Mapping[str, bytes]) -> None:
+    """Write an archive into the checkpoint's folder and force it to disk; its name need not be there yet."""
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w") as archive:
+        for file, content in files.items():
+            archive.writestr(file, content)
+    write_whole(folder.create(name), data.getvalue())
 
 
 class Tidying:
@@ -249,30 +363,34 @@ class Tidying:
 
     def __init__(self, root: str) -> None:
         self._folder = cells_folder(root)
+        self._above = WatchedFolder(folder_at(root))
         self._files: dict[Entry, set[str]] = {}
 
     def __call__(self, manifests: list[Manifest]) -> None:
         """Remove files, except those that these manifests need or later batches are writing."""
-        entries = {Entry(*content) for manifest in manifests for content in manifest.extra.get(CELLS, {}).values()}
+        entries = {entry for manifest in manifests for entry in entries_in(manifest).values()}
         self._files = {entry: self._files.get(entry) or self._files_of(entry) for entry in entries}
         needed = set().union(*self._files.values()) if self._files else set()
         newest_batch = manifests[-1].batch
-        with contextlib.suppress(GpuWcojError):
-            for name in self._folder.names():
-                if _OURS.fullmatch(name) and name not in needed and _batch(name) <= newest_batch:
-                    self._folder.remove(name)
+        for folder in (self._folder, self._above):
+            with contextlib.suppress(GpuWcojError):
+                for name in folder.names():
+                    if name not in needed and -1 <= _batch(name) <= newest_batch:
+                        folder.remove(name)
 
     def _files_of(self, entry: Entry) -> set[str]:
-        return {entry.file, *(run.file for run in read_entry(self._folder, entry).runs)}
+        """Return the names of an entry's files, and those of their archives."""
+        names = entry.file, *(run.file for run in read_entry(self._folder, entry).runs)
+        return {part for name in names for part in name.split("/")}
 
 
 def _batch(name: str) -> int:
-    """Return the batch in which a file was written."""
-    match = _OURS.fullmatch(name)
-    return -1 if match is None else int(match[1]) - 1
+    """Return the batch in which a file was written; -2 for files that are not those of cells."""
+    match = _OURS.fullmatch(name.rpartition("/")[2]) or _ARCHIVE.fullmatch(name)
+    return -2 if match is None else int(match[1]) - 1
 
 
-def as_json(entries: Mapping[tuple[int, int], Entry]) -> dict[str, Any]:
+def as_json(entries: Entries) -> dict[str, Any]:
     """Return entries by stage and cell, in the form of a manifest."""
     return {f"{stage}/{cell}": [entry.file, entry.sha256] for (stage, cell), entry in sorted(entries.items())}
 
@@ -519,7 +637,9 @@ class Work:
     batch, query
         The batch's id and its query's, if they are not those of the stream that the task runs for.
     bases
-        By stage and cell, the initial states, if they are not those of the newest manifest.
+        The initial states; None for those of the newest manifest, which each task reads.
+    archive
+        The archive that the driver writes from small files of the cells; empty if they write all files.
     is_answer
         Whether the changes are a complete answer: written without the batch, and as sets without weights.
     packing
@@ -538,7 +658,8 @@ class Work:
     cells: int = 0
     batch: int | None = None
     query: str = ""
-    bases: Mapping[tuple[int, int], Entry] | None = None
+    bases: Entries | None = None
+    archive: str = ""
     is_answer: bool = False
     packing: Packing | None = None
     watch: Watch | None = None
@@ -547,7 +668,10 @@ class Work:
         """Run the cells of a partition; the function of ``mapInArrow``."""
         self._select_device()
         batch, query = batch_of_task(self.batch, self.query)
-        manifest, is_done = base_of(self.root, batch) if self.root else (None, False)
+        bases, is_done = self.bases, False
+        if self.root and bases is None:
+            manifest, is_done = base_of(self.root, batch)
+            bases = entries_in(manifest)
         arrivals: dict[int, list[Arrival]] = {}
         rows, digest = 0, 0
         for record_batch in batches:
@@ -567,7 +691,7 @@ class Work:
         if rows:
             yield self._note(report_of(rows, digest, batch, query))
         for cell in sorted(arrivals):
-            yield from self._cell(cell, arrivals.pop(cell), batch, manifest)
+            yield from self._cell(cell, arrivals.pop(cell), batch, bases)
 
     def _add_parcels(self, parcels: pa.RecordBatch, arrivals: dict[int, list[Arrival]]) -> None:
         """Add the parcels for this stage."""
@@ -596,19 +720,15 @@ class Work:
                 yield from router.packed(stage, cell, mask, rows)
 
     def _cell(
-        self, cell: int, arrivals: Sequence[Arrival], batch: int, manifest: Manifest | None
+        self, cell: int, arrivals: Sequence[Arrival], batch: int, bases: Entries | None
     ) -> Iterator[pa.RecordBatch]:
-        """Run the tick of one cell."""
+        """Run the tick of one cell; `bases` is None without a checkpoint."""
         start = time.perf_counter()
         stage_index = self.stage.index
-        if manifest is None:
+        if bases is None:
             state = CellState(self._program(cell), None, None, None)
         else:
-            base = (
-                Entry.from_manifest(manifest, stage_index, cell)
-                if self.bases is None
-                else self.bases.get((stage_index, cell))
-            )
+            base = bases.get((stage_index, cell))
             state = acquire_state(self.root, stage_index, cell, base, lambda: self._program(cell))
         base_name = None if state.entry is None else state.entry.file
         loaded = time.perf_counter()
@@ -632,14 +752,14 @@ class Work:
                 outputs.append(self._write(head, changed_rows, batch, cell))
         put = time.perf_counter()
         self._call_watch("before the state is written", cell, batch)
-        nbytes = new_bytes = 0
-        if manifest is not None:
+        nbytes, new_bytes, files = 0, 0, dict[str, bytes]()
+        if bases is not None:
             before = state.stored
-            state, nbytes = write_state(self.root, batch, stage_index, cell, state)
+            state, nbytes, files = write_state(self.root, batch, stage_index, cell, state, self.archive)
             new_bytes = bytes_since(before, state.stored)
         self._call_watch("after the state is written", cell, batch)
-        if manifest is not None:
-            cache_state(self.root, stage_index, cell, state, manifest)
+        if bases is not None:
+            cache_state(self.root, stage_index, cell, state, bases, batch)
         for result in self.stage.results:
             for target in result.goes_to:
                 table = tables[result.name]
@@ -654,6 +774,7 @@ class Work:
                     "stage": stage_index, "cell": cell, "base": base_name, "entry": entry, "rows": n_rows,
                     "held": rows_by_role(state.program), "bytes": nbytes, "written": new_bytes, "counts": counts,
                     "outputs": outputs, "repeats": repeats,
+                    "files": {name: base64.b64encode(data).decode() for name, data in files.items()},
                     "seconds": {
                         "load": loaded - start, "tick": ticked - loaded, "output": put - ticked,
                         "state": time.perf_counter() - put,

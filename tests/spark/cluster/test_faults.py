@@ -20,7 +20,7 @@ pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'gp
 import pyspark
 
 from gpu_wcoj.checkpoint.folder import OsFolder
-from gpu_wcoj.spark.cluster.worker import Entry, read_entry
+from gpu_wcoj.spark.cluster.worker import CellFolder, Entry, read_entry
 from tests.spark.cluster.test_answers import EDGE, Stream, alone, random_ticks, written
 
 DRIVER = Path(__file__).parents[1] / "cluster_driver.py"
@@ -208,13 +208,16 @@ def check_files(folder: Path, *, has_late_attempts: bool = False) -> None:
     from gpu_wcoj.checkpoint.checkpoint import read_all
 
     manifests = read_all(OsFolder(folder / "state"), OsFolder(folder / "state").names())
-    cells = OsFolder(folder / "state" / "cells")
+    cells = CellFolder(str(folder / "state"))
     needed = set()
     for manifest in manifests:
         for one in manifest.extra["cells"].values():
             entry = Entry(*one)
-            needed |= {entry.file, *(run.file for run in read_entry(cells, entry).runs)}
-    names = set(cells.names())
+            for name in (entry.file, *(run.file for run in read_entry(cells, entry).runs)):
+                archive, _, file = name.rpartition("/")
+                in_folder = (folder / "state" / "cells" / file).exists()
+                needed |= {file} if in_folder else {archive}
+    names = set(cells.names()) | {path.name for path in (folder / "state").glob("*.zip")}
     assert names >= needed
     if has_late_attempts:
         names = {name for name in names if name in needed or int(name.split("-")[1]) != manifests[-1].batch + 1}

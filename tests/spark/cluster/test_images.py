@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,9 @@ import pytest
 pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'gpu_wcoj[spark]'")
 
 from gpu_wcoj import Program
-from gpu_wcoj.checkpoint.manifest import Batch, Manifest
+from gpu_wcoj.checkpoint.folder import OsFolder
+from gpu_wcoj.checkpoint.state import load
+from gpu_wcoj.errors import CheckpointDamagedError
 from gpu_wcoj.spark.cluster import images, worker
 from gpu_wcoj.spark.cluster.worker import CellState, acquire_state, write_state
 
@@ -46,8 +49,13 @@ def answers(program: Program) -> dict[str, Any]:
     return {name: program.relation(name).to_dict() for name in ("edge", "label", "hop", "triangle")}
 
 
-def test_workers_that_take_turns(tmp_path: Path) -> None:
-    """Two workers get the cell in a random order; one that was not there catches up or maps the state."""
+@pytest.mark.parametrize("max_archived", [None, 0, 3000, 1 << 20])
+def test_workers_that_take_turns(max_archived: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two workers get the cell in a random order; one that was not there catches up or maps the state.
+
+    Files go to archives up to a size, if there are archives.
+    """
+    monkeypatch.setattr(worker, "MAX_ARCHIVED", max_archived)
     seed = random.randrange(1 << 30)
     print("seed", seed)
     rnd = random.Random(seed)
@@ -69,10 +77,21 @@ def test_workers_that_take_turns(tmp_path: Path) -> None:
         tick = random_tick(rnd, 3 if batch % 3 else 200)
         changes, expected = state.program.step(tick), alone.step(tick)
         assert {n: rows.to_dict() for n, rows in changes.items()} == {n: rows.to_dict() for n, rows in expected.items()}
-        workers[turn], _ = write_state(root, batch, 0, 0, state)
+        archive = "" if max_archived is None else worker.new_archive(batch, 1)
+        workers[turn], _, files = write_state(root, batch, 0, 0, state, archive)
+        if files:
+            worker.write_archive(OsFolder(tmp_path), archive, files)
         entry = workers[turn].entry
     assert caught_up
     assert entry is not None
+    runs = worker.read_entry(worker.cells_folder(root), entry).runs
+    names = os.listdir(tmp_path / "cells")
+    in_folder = [name for name in (entry.file, *(run.file for run in runs)) if name.split("/")[-1] in names]
+    assert (len(in_folder) == 0) == (max_archived == 1 << 20)
+    assert (len(in_folder) == 1 + len(runs)) == (max_archived in (None, 0))
+    loaded = make()
+    load(loaded.subject, worker.read_entry(worker.cells_folder(root), entry), worker.cells_folder(root), entry.file)
+    assert answers(loaded) == answers(alone)
     mapped = acquire_state(str(tmp_path), 0, 0, entry, make)
     (folder,) = (tmp_path / "temporary").glob("*/*")
     maps = Path("/proc/self/maps")
@@ -84,7 +103,7 @@ def test_workers_that_take_turns(tmp_path: Path) -> None:
 def test_images_that_are_gone_or_damaged(tmp_path: Path, fault: str) -> None:
     program = make()
     program.step(random_tick(random.Random(3), 100))
-    state, _ = write_state(
+    state, *_ = write_state(
         str(tmp_path), 0, 0, 0, CellState(program, None, None, images.Images.of_cell(str(tmp_path), 0, 0))
     )
     (folder,) = (tmp_path / "temporary").glob("*/*")
@@ -102,6 +121,26 @@ def test_images_that_are_gone_or_damaged(tmp_path: Path, fault: str) -> None:
     assert answers(acquire_state(str(tmp_path), 0, 0, state.entry, make).program) == answers(program)
 
 
+@pytest.mark.parametrize("fault", ["missing", "torn", "changed"])
+def test_archive_that_is_damaged(fault: str, tmp_path: Path) -> None:
+    root = str(tmp_path)
+    state: CellState = acquire_state(root, 0, 0, None, make)
+    state.program.step(random_tick(random.Random(6), 50))
+    archive = worker.new_archive(0, 1)
+    state, _, files = write_state(root, 0, 0, 0, state, archive)
+    worker.write_archive(OsFolder(tmp_path), archive, files)
+    assert state.entry is not None
+    path = tmp_path / archive
+    data = path.read_bytes()
+    path.unlink()
+    if fault != "missing":
+        middle = len(data) // 2
+        changed = data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :]
+        path.write_bytes(data[:middle] if fault == "torn" else changed)
+    with pytest.raises(CheckpointDamagedError, match=archive):
+        load(make().subject, worker.read_entry(worker.cells_folder(root), state.entry), worker.cells_folder(root), "")
+
+
 def test_old_images_are_removed(tmp_path: Path) -> None:
     root = str(tmp_path)
     state: CellState = acquire_state(root, 0, 0, None, make)
@@ -109,11 +148,8 @@ def test_old_images_are_removed(tmp_path: Path) -> None:
     for batch in range(6):
         state.program.step(random_tick(rnd, 50))
         base = state.entry
-        state, _ = write_state(root, batch, 0, 0, state)
-        extra = {} if base is None else {"cells": {"0/0": [base.file, base.sha256]}}
-        committed = (Batch(batch - 1),) if batch else ()
-        manifest = Manifest(batch, "", 0, "", "", batch, ("", ""), committed, extra=extra)
-        worker.cache_state(root, 0, 0, state, manifest)
+        state, *_ = write_state(root, batch, 0, 0, state)
+        worker.cache_state(root, 0, 0, state, {} if base is None else {(0, 0): base}, batch)
         (folder,) = (tmp_path / "temporary").glob("*/*")
         assert len(list(folder.glob("image-*"))) <= 2
         assert len(list(folder.glob("batches-*"))) <= 8
