@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import os
 import re
 import shutil
@@ -12,14 +13,14 @@ from collections.abc import Generator, Hashable, Iterable, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Final, Protocol
+from typing import IO, Any, Final, Protocol
 
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from gpu_wcoj.data.column import Int64Array
-from gpu_wcoj.destination import force_names, identity, replacing
+from gpu_wcoj.destination import force, force_names, identity, replacing
 from gpu_wcoj.errors import OutputFileError, UsageError
 
 GROUP_ROWS: Final = 1 << 19
@@ -102,7 +103,7 @@ class ChangeWriter:
         try:
             yield
             for file in self._open.values():
-                file.finish(self._is_durable)
+                file.finish()
         except BaseException:
             for file in self._open.values():
                 file.discard()
@@ -116,7 +117,7 @@ class ChangeWriter:
         if not table.num_rows:
             return
         if relation not in self._open:
-            self._open[relation] = _TickFile(self._folders[relation], self._tick)
+            self._open[relation] = _TickFile(self._folders[relation], self._tick, self._is_durable)
         self._open[relation].add(table)
 
 
@@ -179,62 +180,149 @@ def _tidy(path: Path, resumes_at: int) -> None:
             file.unlink()
 
 
-class _TickFile:
-    def __init__(self, folder: Path, tick: int) -> None:
-        self._path = folder / f"tick-{tick:09}.parquet"
-        self._temporary = folder / f".tick-{tick:09}.parquet.tmp"
-        self._tick = tick
+class ParquetFile:
+    """A new Parquet file, whose rows are gathered into large row groups.
+
+    Parameters
+    ----------
+    path
+        The file.
+    is_checked
+        Whether pages have checksums, and are compressed by zstd instead of lz4, which is faster.
+    is_durable
+        Whether the file has a checksum, and `finish` forces it to the disk.
+    """
+
+    def __init__(self, path: Path, *, is_checked: bool = True, is_durable: bool = True) -> None:
+        self.path = path
+        self._is_checked = is_checked
+        self._is_durable = is_durable
         self._gathered: list[pa.Table] = []
-        self._n_gathered = 0
+        self._rows = self._n_gathered = 0
         self._writer: pq.ParquetWriter | None = None
-        try:
-            self._file = self._temporary.open("xb")
-        except OSError as error:
-            raise _unwritable(self._path, error) from None
+        with self._writing():
+            self._file = self._opened()
+        self._hashed = _Hashed(self._file)
 
     def add(self, table: pa.Table) -> None:
-        """Gather rows, and write them when they fill a row group."""
-        name = "tick" if "tick" not in table.column_names else "_tick"
-        ticks = pa.repeat(pa.scalar(self._tick, pa.int64()), table.num_rows)
-        self._gathered.append(table.append_column(name, ticks))
+        """Add rows; they are written when they fill a row group."""
+        self._gathered.append(table)
         self._n_gathered += table.num_rows
         if self._n_gathered >= GROUP_ROWS:
             self._write()
 
+    def finish(self) -> tuple[int, int, str]:
+        """Write the remaining rows, and return the number of rows of the file.
+
+        With it are returned its bytes and their checksum, which are counted for durable files only.
+        """
+        try:
+            if self._gathered:
+                self._write()
+            with self._writing():
+                if self._writer is not None:
+                    self._writer.close()
+                if self._is_durable:
+                    self._file.flush()
+                    force(self._file.fileno())
+                self._file.close()
+        finally:
+            with suppress(OSError):  # what was not written cannot be written now
+                self._file.close()
+        return self._rows, self._hashed.size, self._hashed.sha256.hexdigest()
+
+    def discard(self) -> None:
+        """Remove the file."""
+        closing = [self._file.close] if self._writer is None else [self._writer.close, self._file.close]
+        for remove in (*closing, self.path.unlink):
+            with suppress(OSError, ValueError):  # what is closed already refuses the end of the file
+                remove()
+
+    def unwritable(self, error: OSError) -> OutputFileError:
+        """Return the error that names the file for one of the system."""
+        return _unwritable(self.path, error)
+
+    def _opened(self) -> IO[bytes]:
+        return self.path.open("xb")
+
     def _write(self) -> None:
         table = pa.concat_tables(self._gathered)
         self._gathered, self._n_gathered = [], 0
-        try:
+        self._rows += table.num_rows
+        with self._writing():
             writer = self._writer or pq.ParquetWriter(
-                self._file, table.schema, compression="zstd", write_page_checksum=True
+                pa.PythonFile(self._hashed, "w") if self._is_durable else self._file,
+                table.schema,
+                compression="zstd" if self._is_checked else "lz4",
+                write_page_checksum=self._is_checked,
             )
             self._writer = writer
             writer.write_table(table, row_group_size=2 * GROUP_ROWS)
-        except OSError as error:
-            raise _unwritable(self._path, error) from None
 
-    def finish(self, is_durable: bool) -> None:
-        """Write the remaining rows and give the file its name."""
-        if self._gathered:
-            self._write()
+    @contextmanager
+    def _writing(self) -> Generator[None]:
         try:
-            if self._writer is not None:
-                self._writer.close()
-            if is_durable:
-                self._file.flush()
-                os.fsync(self._file.fileno())
-            self._file.close()
-            self._temporary.replace(self._path)
-            if is_durable:
-                force_names(self._path.parent)
+            yield
         except OSError as error:
-            raise _unwritable(self._path, error) from None
+            raise self.unwritable(error) from None
 
-    def discard(self) -> None:
-        """Remove the unfinished file."""
-        with suppress(OSError):  # what was not written cannot be written now
-            self._file.close()
-        self._temporary.unlink(missing_ok=True)
+
+class _Hashed:
+    """A file that is written once from start to end, with a checksum."""
+
+    closed = False
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self.sha256 = hashlib.sha256()
+        self.size = 0
+
+    def write(self, data: Any) -> int:
+        """Append."""
+        view = memoryview(data)
+        self.sha256.update(view)
+        self.size += view.nbytes
+        self._file.write(view)
+        return view.nbytes
+
+    def tell(self) -> int:
+        """Return the number of bytes written."""
+        return self.size
+
+    def flush(self) -> None:
+        """Pass buffered bytes to the operating system."""
+        self._file.flush()
+
+    def close(self) -> None:
+        """Leave the file open: who has opened it closes it."""
+
+
+class _TickFile(ParquetFile):
+    """The changes of a relation in a tick; the file gets its name when it is finished."""
+
+    def __init__(self, folder: Path, tick: int, is_durable: bool) -> None:
+        self._tick = tick
+        self._final = folder / f"tick-{tick:09}.parquet"
+        super().__init__(folder / f".{self._final.name}.tmp", is_durable=is_durable)
+
+    def add(self, table: pa.Table) -> None:
+        """See `ParquetFile.add`."""
+        name = "tick" if "tick" not in table.column_names else "_tick"
+        ticks = pa.repeat(pa.scalar(self._tick, pa.int64()), table.num_rows)
+        super().add(table.append_column(name, ticks))
+
+    def finish(self) -> tuple[int, int, str]:
+        """See `ParquetFile.finish`."""
+        finished = super().finish()
+        with self._writing():
+            self.path.replace(self._final)
+            if self._is_durable:
+                force_names(self._final.parent)
+        return finished
+
+    def unwritable(self, error: OSError) -> OutputFileError:
+        """See `ParquetFile.unwritable`."""
+        return _unwritable(self._final, error)
 
 
 def write_columns(columns: Mapping[str, Int64Array], path: Path) -> None:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
 import os
 import re
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -25,7 +23,7 @@ from pyspark.sql.types import StructType
 from gpu_wcoj.checkpoint.canonical import opened, sealed
 from gpu_wcoj.checkpoint.folder import OsFolder, write_whole
 from gpu_wcoj.checkpoint.manifest import Manifest, OutputFile
-from gpu_wcoj.destination import folder_path, force, force_names
+from gpu_wcoj.destination import folder_path, force_names
 from gpu_wcoj.errors import (
     CheckpointDamagedError,
     CheckpointMismatchError,
@@ -35,7 +33,7 @@ from gpu_wcoj.errors import (
     entry_point,
     listed,
 )
-from gpu_wcoj.files.output import GROUP_ROWS, folder_of
+from gpu_wcoj.files.output import GROUP_ROWS, ParquetFile, folder_of
 from gpu_wcoj.program import ChangeCount, Program
 from gpu_wcoj.spark.motifs import Packing
 from gpu_wcoj.spark.schema import quoted, spark_schema
@@ -248,7 +246,6 @@ def with_batch(table: pa.Table, batch: int) -> pa.Table:
 def read_files(files: Sequence[Path], schema: pa.Schema) -> pa.Table:
     """Read the rows of files that have at least these columns."""
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     if not files:
         return schema.empty_table()
@@ -454,7 +451,7 @@ class Attempt:
         self._packing = packing
         name = "load" if batch < 0 else f"batch-{batch:012}"
         self._name = f"{name}-{fence:06}-{os.getpid()}.parquet"
-        self._open: dict[str, ParquetFile] = {}
+        self._open: dict[str, SparkFile] = {}
         self.seconds = 0.0
 
     def add(self, relation: str, piece: ZSet) -> None:
@@ -463,7 +460,7 @@ class Attempt:
         table = _packed(piece.to_arrow(), self._packing)
         if table.num_rows:
             if relation not in self._open:
-                self._open[relation] = ParquetFile(folder_of(self.folder, relation) / self._name)
+                self._open[relation] = SparkFile(folder_of(self.folder, relation) / self._name)
             self._open[relation].add(with_batch(table, self._batch))
         self.seconds += time.perf_counter() - start
 
@@ -483,105 +480,19 @@ class Attempt:
             file.discard()
 
 
-class ParquetFile:
-    """A new Parquet file, whose rows are gathered into large row groups.
+class SparkFile(ParquetFile):
+    """A file of changes or of an answer, whose folder is made if it is missing; see `ParquetFile`."""
 
-    Parameters
-    ----------
-    path
-        The file; its folder is made if it is missing.
-    is_durable
-        Whether the file and its pages have checksums, and `finish` forces it to the disk.
-    """
+    def _opened(self) -> IO[bytes]:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        return super()._opened()
 
-    def __init__(self, path: Path, *, is_durable: bool = True) -> None:
-        self.path = path
-        self._is_durable = is_durable
-        self._gathered: list[pa.Table] = []
-        self._rows = self._n_gathered = 0
-        self._writer: pq.ParquetWriter | None = None
-        with _writing(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = path.open("xb")
-        self._hashed = _Hashed(self._file)
-
-    def add(self, table: pa.Table) -> None:
-        """Add rows; they are written when they fill a row group."""
-        self._gathered.append(table)
-        self._n_gathered += table.num_rows
-        if self._n_gathered >= GROUP_ROWS:
-            self._write()
-
-    def finish(self) -> tuple[int, int, str]:
-        """Write the remaining rows, and return the number of rows of the file.
-
-        With it are returned its bytes and their checksum, which are counted for durable files only.
-        """
-        try:
-            if self._gathered:
-                self._write()
-            with _writing(self.path):
-                if self._writer is not None:
-                    self._writer.close()
-                if self._is_durable:
-                    self._file.flush()
-                    force(self._file.fileno())
-                self._file.close()
-        finally:
-            with contextlib.suppress(OSError):  # what was not written cannot be written now
-                self._file.close()
-        return self._rows, self._hashed.size, self._hashed.sha256.hexdigest()
-
-    def discard(self) -> None:
-        """Remove the file."""
-        closing = [self._file.close] if self._writer is None else [self._writer.close, self._file.close]
-        for remove in (*closing, self.path.unlink):
-            with contextlib.suppress(OSError, ValueError):  # what is closed already refuses the end of the file
-                remove()
-
-    def _write(self) -> None:
-        table = pa.concat_tables(self._gathered)
-        self._gathered, self._n_gathered = [], 0
-        self._rows += table.num_rows
-        with _writing(self.path):
-            writer = self._writer or pq.ParquetWriter(
-                pa.PythonFile(self._hashed, "w") if self._is_durable else self._file,
-                table.schema,
-                compression="zstd" if self._is_durable else "lz4",
-                write_page_checksum=self._is_durable,
-            )
-            self._writer = writer
-            writer.write_table(table, row_group_size=2 * GROUP_ROWS)
-
-
-class _Hashed:
-    """A file that is written once from start to end, with a checksum."""
-
-    closed = False
-
-    def __init__(self, file: IO[bytes]) -> None:
-        self._file = file
-        self.sha256 = hashlib.sha256()
-        self.size = 0
-
-    def write(self, data: Any) -> int:
-        """Append."""
-        view = memoryview(data)
-        self.sha256.update(view)
-        self.size += view.nbytes
-        self._file.write(view)
-        return view.nbytes
-
-    def tell(self) -> int:
-        """Return the number of bytes written."""
-        return self.size
-
-    def flush(self) -> None:
-        """Pass buffered bytes to the operating system."""
-        self._file.flush()
-
-    def close(self) -> None:
-        """Leave the file open: who has opened it closes it."""
+    def unwritable(self, error: OSError) -> OutputFileError:
+        """See `ParquetFile.unwritable`."""
+        return OutputFileError.with_parts(
+            f"'{self.path}' cannot be written: {error.strerror or error}; the batch is not committed",
+            subject=str(self.path), remedy="Check the folder and its disk, and start the query again.",
+        )  # fmt: skip
 
 
 class AnswerFiles:
@@ -602,9 +513,9 @@ class AnswerFiles:
 
     def __init__(self, folder: Path, output: str, is_weighted: bool, threads: int) -> None:
         self._folder, self._output, self._is_weighted = folder_of(folder, output), output, is_weighted
-        self._files: list[ParquetFile] = []
+        self._files: list[SparkFile] = []
         self._threads, self._n_threads, self._tasks = ThreadPoolExecutor(threads), threads, deque[Future[None]]()
-        self._idle: list[ParquetFile] = []
+        self._idle: list[SparkFile] = []
         self._pieces: list[pa.Table] = []
         self._n_gathered = 0
         self.repeats = False
@@ -649,7 +560,7 @@ class AnswerFiles:
         try:
             file = self._idle.pop()
         except IndexError:
-            file = ParquetFile(self._folder / f"answer-{os.urandom(8).hex()}.parquet", is_durable=False)
+            file = SparkFile(self._folder / f"answer-{os.urandom(8).hex()}.parquet", is_checked=False, is_durable=False)
             self._files.append(file)
         file.add(pa.concat_tables(pieces))
         self._idle.append(file)
@@ -658,18 +569,6 @@ class AnswerFiles:
 def json_schema(table: pa.Table) -> dict[str, Any]:
     """Return the columns of a table, as Spark reads them, as plain values."""
     return dict(spark_schema(table.schema).jsonValue())
-
-
-@contextlib.contextmanager
-def _writing(path: Path) -> Generator[None]:
-    """Raise an error that names the file for one of the system."""
-    try:
-        yield
-    except OSError as error:
-        raise OutputFileError.with_parts(
-            f"'{path}' cannot be written: {error.strerror or error}; the batch is not committed",
-            subject=str(path), remedy="Check the folder and its disk, and start the query again.",
-        ) from None  # fmt: skip
 
 
 # Reading the output of a view: committed batches only.

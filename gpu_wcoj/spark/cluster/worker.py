@@ -60,7 +60,7 @@ from gpu_wcoj.spark.cluster.parcels import (
 )
 from gpu_wcoj.spark.cluster.plan import Result, Stage
 from gpu_wcoj.spark.motifs import Packing
-from gpu_wcoj.spark.output import AnswerFiles, Listing, ParquetFile, ToCallable, with_batch
+from gpu_wcoj.spark.output import AnswerFiles, Listing, SparkFile, ToCallable, with_batch
 from gpu_wcoj.spark.sources import ORDER, WEIGHT, as_change
 from gpu_wcoj.zset.zset import ZSet
 
@@ -586,7 +586,7 @@ def write_output(place: str, head: str, rows: pa.Table, batch: int, stage: int, 
     name = f"{when}-{stage:03}-{cell:05}-{os.urandom(8).hex()}.parquet"
     folder = folder_of(Path(place), head)
     is_new = not folder.is_dir()
-    file = ParquetFile(folder / name)
+    file = SparkFile(folder / name)
     try:
         file.add(rows)
         written = file.finish()
