@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import gc
 import os
 import socket
@@ -123,25 +122,27 @@ def as_task(function: Callable[[Iterable[Row]], Iterator[Result]]) -> Callable[[
 
     Before each task, PySpark lets all finders of modules read their folders anew. Those of Zip files read the whole
     list of PySpark's files, once for each of its packages, in Python 3.11. They are a cache, which forgets them here.
-    After each task, all objects are searched for garbage: those of imported modules are left out.
+    After each task, PySpark searches all objects for garbage, also the many of imported modules: none are left to it,
+    and Python's own searches find garbage during later tasks.
 
     The JVM sends a task's rows once it has the acknowledgement of what it has sent before, which Linux delays by 40 ms.
-    The function must not have read a row before it is called.
+    Nothing may have read a row before.
     """
 
     def run_task(rows: Iterable[Row]) -> Iterator[Result]:
+        gc.unfreeze()
         _acknowledge()
         for path, finder in list(sys.path_importer_cache.items()):
             if isinstance(finder, zipimport.zipimporter):
                 del sys.path_importer_cache[path]
-        _freeze_modules()
-        return function(rows)
+        yield from function(rows)
+        gc.freeze()
 
     return run_task
 
 
 def _acknowledge() -> None:
-    """Acknowledge what this process has received from its sockets, if the system can be asked to."""
+    """Acknowledge what this process has received from its sockets, if that can be asked for."""
     if not hasattr(socket, "TCP_QUICKACK"):
         return
     for name in os.listdir("/proc/self/fd"):
@@ -149,12 +150,6 @@ def _acknowledge() -> None:
             if stat.S_ISSOCK(os.fstat(int(name)).st_mode):
                 with socket.socket(fileno=os.dup(int(name))) as connection:
                     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
-
-
-@functools.cache
-def _freeze_modules() -> None:
-    """Exempt all present objects of a worker from garbage collection, once."""
-    gc.freeze()
 
 
 def map_rows(df: DataFrame, function: MapFunction, schema: StructType) -> DataFrame:

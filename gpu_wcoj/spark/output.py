@@ -481,7 +481,7 @@ class Attempt:
 
 
 class SparkFile(ParquetFile):
-    """A file of changes or of an answer, whose folder is made if it is missing; see `ParquetFile`."""
+    """A file of changes or of an answer, in a folder that may be missing; see `ParquetFile`."""
 
     def _opened(self) -> IO[bytes]:
         self.path.parent.mkdir(parents=True, exist_ok=True)

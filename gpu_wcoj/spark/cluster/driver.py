@@ -303,7 +303,10 @@ class Delivery:
                 yield from self.work(self.parcels[task])
 
     def notes(self, task: int, rows: Iterable[Any]) -> Iterator[tuple[str]]:
-        """Yield the notes of the cells of a task in the only stage; the function of ``mapPartitionsWithIndex``."""
+        """Yield the notes of the cells of a task; the function of ``mapPartitionsWithIndex``.
+
+        The plan has one stage.
+        """
         return as_task(partial(self._notes, task))(rows)
 
     def _notes(self, task: int, rows: Iterable[Any]) -> Iterator[tuple[str]]:
@@ -616,7 +619,7 @@ class CellRun:
         return replace(work, **{**place, "watch": self.watch, **how})
 
     def _bases(self, batch: int, moved: Moved | None) -> Entries | None:
-        """Return the states on which a batch runs; None for a batch that does not follow the last one."""
+        """Return the states on which a batch runs; None for one that does not follow the last."""
         newest = self.checkpoint.last
         if moved is not None:
             return moved.entries
@@ -686,7 +689,7 @@ class CellRun:
         self.handing.hand_on(outputs, batch)
         files = {name: base64.b64decode(data) for cell in notes.cells for name, data in cell["files"].items()}
         if files:
-            write_archive(self.checkpoint.folder, archive, files)
+            write_archive(self._root, archive, files)
         manifest = self.checkpoint.commit(
             batch, query=query, rows=notes.rows, digest=notes.digest, outputs=outputs, extra=extra
         )

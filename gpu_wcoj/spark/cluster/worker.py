@@ -68,7 +68,7 @@ from gpu_wcoj.zset.zset import ZSet
 #
 # All cells of a checkpoint keep their files in its folder ``cells``: runs as in any checkpoint, and for each version
 # one small sealed file that lists them. Files of an attempt count only after a manifest names that file. Small files of
-# a batch that the driver runs are members of one archive, which the driver writes beside its manifests.
+# a batch that the driver runs are members of one archive, which the driver writes.
 
 
 CELLS = "cells"
@@ -76,7 +76,7 @@ CELLS = "cells"
 
 _OURS = re.compile(r"[a-z]+-(\d{12})-\d{3}-\d{5}-[0-9a-f]{16}-\d{6}\.(?:parquet|json)")
 
-_ARCHIVE = re.compile(r"cells-(\d{12})-\d{6}-[0-9a-f]{8}\.zip")
+_ARCHIVE = re.compile(r"archive-(\d{12})-\d{6}-[0-9a-f]{8}\.zip")
 
 MAX_ARCHIVED = 1 << 18
 """Bytes of a file in an archive: what a cell returns to the driver takes a few milliseconds. Larger files are forced to
@@ -265,7 +265,7 @@ def read_entry(folder: Folder, entry: Entry) -> StoredState:
 
 
 class CellFolder(OsFolder):
-    """The files of all cells of a checkpoint; ``ARCHIVE/FILE`` is the name of a file in an archive.
+    """The files of a checkpoint's cells; ``ARCHIVE/FILE`` is the name of a file in an archive.
 
     Attributes
     ----------
@@ -296,17 +296,13 @@ class CellFolder(OsFolder):
         archive, _, file = name.rpartition("/")
         if archive:
             try:
-                with zipfile.ZipFile(self.path.parent / archive) as files:
+                with zipfile.ZipFile(self.path / archive) as files:
                     return files.read(file)
             except (FileNotFoundError, KeyError):
                 pass  # it was too large
             except (zipfile.BadZipFile, zlib.error) as error:
                 raise CheckpointDamagedError(self.shown(name), f"cannot be read ({error})") from None
         return super().read(file)
-
-    def shown(self, name: str) -> str:
-        """See `Folder.shown`."""
-        return str(self.path.parent / name) if "/" in name else super().shown(name)
 
 
 class _ArchivedFile:
@@ -346,16 +342,19 @@ def cells_folder(root: str) -> WatchedFolder:
 
 def new_archive(batch: int, fence: int) -> str:
     """Return the name of the archive of one attempt at a batch."""
-    return f"cells-{batch + 1:012}-{fence:06}-{os.urandom(4).hex()}.zip"
+    return f"archive-{batch + 1:012}-{fence:06}-{os.urandom(4).hex()}.zip"
 
 
-def write_archive(folder: Folder, name: str, files: Mapping[str, bytes]) -> None:
-    """Write an archive into the checkpoint's folder and force it to disk; its name need not be there yet."""
+def write_archive(root: str, name: str, files: Mapping[str, bytes]) -> None:
+    """Write an archive of files of cells into their folder, and force it to disk."""
     data = io.BytesIO()
     with zipfile.ZipFile(data, "w") as archive:
         for file, content in files.items():
             archive.writestr(file, content)
+    folder = cells_folder(root)
+    folder.prepare()
     write_whole(folder.create(name), data.getvalue())
+    folder.sync()
 
 
 class Tidying:
@@ -363,7 +362,6 @@ class Tidying:
 
     def __init__(self, root: str) -> None:
         self._folder = cells_folder(root)
-        self._above = WatchedFolder(folder_at(root))
         self._files: dict[Entry, set[str]] = {}
 
     def __call__(self, manifests: list[Manifest]) -> None:
@@ -372,11 +370,10 @@ class Tidying:
         self._files = {entry: self._files.get(entry) or self._files_of(entry) for entry in entries}
         needed = set().union(*self._files.values()) if self._files else set()
         newest_batch = manifests[-1].batch
-        for folder in (self._folder, self._above):
-            with contextlib.suppress(GpuWcojError):
-                for name in folder.names():
-                    if name not in needed and -1 <= _batch(name) <= newest_batch:
-                        folder.remove(name)
+        with contextlib.suppress(GpuWcojError):
+            for name in self._folder.names():
+                if name not in needed and -1 <= _batch(name) <= newest_batch:
+                    self._folder.remove(name)
 
     def _files_of(self, entry: Entry) -> set[str]:
         """Return the names of an entry's files, and those of their archives."""

@@ -217,7 +217,7 @@ def check_files(folder: Path, *, has_late_attempts: bool = False) -> None:
                 archive, _, file = name.rpartition("/")
                 in_folder = (folder / "state" / "cells" / file).exists()
                 needed |= {file} if in_folder else {archive}
-    names = set(cells.names()) | {path.name for path in (folder / "state").glob("*.zip")}
+    names = set(cells.names())
     assert names >= needed
     if has_late_attempts:
         names = {name for name in names if name in needed or int(name.split("-")[1]) != manifests[-1].batch + 1}

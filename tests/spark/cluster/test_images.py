@@ -12,7 +12,6 @@ import pytest
 pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'gpu_wcoj[spark]'")
 
 from gpu_wcoj import Program
-from gpu_wcoj.checkpoint.folder import OsFolder
 from gpu_wcoj.checkpoint.state import load
 from gpu_wcoj.errors import CheckpointDamagedError
 from gpu_wcoj.spark.cluster import images, worker
@@ -78,10 +77,10 @@ def test_workers_that_take_turns(max_archived: int | None, tmp_path: Path, monke
         changes, expected = state.program.step(tick), alone.step(tick)
         assert {n: rows.to_dict() for n, rows in changes.items()} == {n: rows.to_dict() for n, rows in expected.items()}
         archive = "" if max_archived is None else worker.new_archive(batch, 1)
-        workers[turn], _, files = write_state(root, batch, 0, 0, state, archive)
+        state, _, files = write_state(root, batch, 0, 0, state, archive)
         if files:
-            worker.write_archive(OsFolder(tmp_path), archive, files)
-        entry = workers[turn].entry
+            worker.write_archive(root, archive, files)
+        workers[turn], entry = state, state.entry
     assert caught_up
     assert entry is not None
     runs = worker.read_entry(worker.cells_folder(root), entry).runs
@@ -128,9 +127,9 @@ def test_archive_that_is_damaged(fault: str, tmp_path: Path) -> None:
     state.program.step(random_tick(random.Random(6), 50))
     archive = worker.new_archive(0, 1)
     state, _, files = write_state(root, 0, 0, 0, state, archive)
-    worker.write_archive(OsFolder(tmp_path), archive, files)
+    worker.write_archive(root, archive, files)
     assert state.entry is not None
-    path = tmp_path / archive
+    path = tmp_path / "cells" / archive
     data = path.read_bytes()
     path.unlink()
     if fault != "missing":
