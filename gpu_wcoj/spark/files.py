@@ -12,6 +12,7 @@ import zipimport
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import unquote, urlparse
 
@@ -143,9 +144,10 @@ def as_task(function: Callable[[Iterable[Row]], Iterator[Result]]) -> Callable[[
 
 def _acknowledge() -> None:
     """Acknowledge what this process has received from its sockets, if that can be asked for."""
-    if not hasattr(socket, "TCP_QUICKACK"):
+    files = Path("/proc/self/fd")
+    if not hasattr(socket, "TCP_QUICKACK") or not files.exists():
         return
-    for name in os.listdir("/proc/self/fd"):
+    for name in os.listdir(files):
         with contextlib.suppress(OSError):  # a file that has been closed, or a socket that is not one of TCP
             if stat.S_ISSOCK(os.fstat(int(name)).st_mode):
                 with socket.socket(fileno=os.dup(int(name))) as connection:
