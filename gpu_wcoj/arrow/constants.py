@@ -26,7 +26,8 @@ def encode_constant(value: object, kind: DataType, op: str = "") -> int:
     ----------
     op
         The operator of a comparison with the literal, or empty. In a comparison, decimals and integers may meet numbers
-        with more digits than they have, and the code is one that gives the same result of the comparison.
+        with more digits than they have, dates and timestamps finer times, and the code is one that gives the same
+        result of the comparison.
 
     Raises
     ------
@@ -65,6 +66,11 @@ def encode_constant(value: object, kind: DataType, op: str = "") -> int:
         return _duration_code(str(value), kind)
     if kind.family == "time":
         return _time_code(str(value), kind)
+    if kind.family in ("date", "timestamp"):
+        finer = (DataType(f"timestamp[{unit}]") for unit in ("ns", "us", "ms", "s"))
+        for unit in finer:
+            if unit.per_day > kind.per_day and is_value(value, unit):
+                return _coarser(*divmod(encode_constant(value, unit), kind.factor_to(unit)), kind, op, value)
     try:
         if isinstance(value, str):
             array = pa.array([value]).cast(to_pyarrow(kind))
@@ -79,8 +85,8 @@ def encode_constant(value: object, kind: DataType, op: str = "") -> int:
     return int(encode(array).codes[0])
 
 
-def is_value(value: object, kind: DataType) -> bool:
-    """Return True if a literal of a query is a value of the type.
+def is_value(value: object, kind: DataType, is_compared: bool = False) -> bool:
+    """Return True if a literal of a query is a value of the type, or may be compared with its values by order.
 
     Examples
     --------
@@ -88,7 +94,7 @@ def is_value(value: object, kind: DataType) -> bool:
     (True, False)
     """
     try:
-        _ = encode_constant(value, kind)
+        _ = encode_constant(value, kind, "<" * is_compared)
     except TypeMismatchError:
         return False
     return True
@@ -213,20 +219,21 @@ def _of_number(value: object, kind: DataType, op: str) -> int:
             remedy=f"Write it as a decimal: {value!r}m.",
         )
     exponent += kind.digits[1]
-    code, is_exact = digits * int(10 ** max(0, exponent)), True
-    if exponent < 0:
-        code, over = divmod(digits, int(10**-exponent))
-        is_exact = over == 0
-        if not is_exact and op in ("<", ">="):
-            code += 1
+    return _coarser(*divmod(digits * int(10 ** max(0, exponent)), int(10 ** max(0, -exponent))), kind, op, value)
+
+
+def _coarser(code: int, over: int, kind: DataType, op: str, value: object) -> int:
+    """Return the code of a literal that lies `over` parts of a unit above `code`, as an operand of a comparison."""
     low, high = kind.code_range
-    if is_exact and low <= code <= high:
+    if not over and low <= code <= high:
         return code
-    if op in ("=", "!=") and kind.family == "decimal":
+    if over and op in ("<", ">="):
+        code += 1
+    if op in ("=", "!=") and (kind.family == "decimal" or (low > NO_DECIMAL and kind.family != "integer")):
         return NO_DECIMAL
     if op in ("<", "<=", ">", ">=") and (kind.family == "decimal" or low <= code <= high):
         return max(-(1 << 63), min((1 << 63) - 1, code))
-    what = "is not exactly a value" if not is_exact else "is outside the values"
+    what = "is not exactly a value" if over else "is outside the values"
     raise TypeMismatchError.with_parts(
         f"the constant {value} {what} of type '{kind}'", got=value, remedy="Compare it by '<' or '>'."
     )

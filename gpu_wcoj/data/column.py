@@ -248,7 +248,7 @@ class Column:
         return Column(self.type, xp.concatenate([codes for codes, _ in parts]), valid, self.dictionary)
 
     def as_type(self, to: DataType, binary: Dictionary | None = None) -> Column:
-        """Return the same values in another type of the same family; never rounded or wrapped.
+        """Return the same values in another type that joins with this one; never rounded or wrapped.
 
         Numbers that become wide are added to `binary`, or to a new dictionary.
 
@@ -267,7 +267,7 @@ class Column:
             return self
         if "wide" in (self.type.family, to.family) and {self.type.family, to.family} <= _NUMBERS:
             return self._as_wide_or_narrow(to, Dictionary("binary") if binary is None else binary)
-        if self.type.family != to.family:
+        if not self.type.converts_to(to):
             raise TypeMismatchError.mismatch(
                 "the column",
                 "has the wrong type",

@@ -54,6 +54,8 @@ _IN_BYTES = ("binary", "wide", "uuid", "nested")
 """Families whose values are stored as bytes in a dictionary."""
 _WITH_UNITS = ("timestamp", "zoned", "time", "duration")
 """Families whose codes count units of time."""
+POINTS = frozenset(("date", "timestamp"))
+"""Families of points in time without a zone; a date is its midnight."""
 NO_DECIMAL = -(1 << 63)
 """A code that no decimal has; it stands for a constant that no value of the column equals."""
 _DAY = 86_400_000
@@ -64,7 +66,7 @@ _DAY = 86_400_000
 class DataType:
     """The type of a column in Arrow's spelling (``"int64"``, ``"timestamp[us, tz=UTC]"``, ...).
 
-    Two types join if and only if they are of one `family`; the result has the wider of the two.
+    Two types join if they are of one `family`, or a date and a timestamp; the result has the wider of the two.
 
     Examples
     --------
@@ -184,13 +186,19 @@ class DataType:
 
     def factor_to(self, operand: DataType) -> int:
         """Return the factor from codes of this type to codes of the finer type `operand`; else 1."""
-        if self.family in _WITH_UNITS:
-            return int(1000 ** max(0, TIME_UNITS.index(_unit(operand)) - TIME_UNITS.index(_unit(self))))
         if self.family == "decimal":
             return int(10 ** max(0, _scale(operand) - _scale(self)))
-        if self.value_name == "date32[day]" and operand.value_name == "date64[ms]":
-            return _DAY
-        return 1
+        return max(1, operand.per_day // self.per_day) if self.family in ("date", *_WITH_UNITS) else 1
+
+    def converts_to(self, operand: DataType) -> bool:
+        """Return True if `factor_to` has the factor from codes of one type to those of the other.
+
+        Examples
+        --------
+        >>> DataType("date32[day]").converts_to(DataType("timestamp[us]"))
+        True
+        """
+        return self.family == operand.family or {self.family, operand.family} == POINTS
 
     @property
     def scale(self) -> int | None:
@@ -282,7 +290,7 @@ class DataType:
         if self == operand:
             return self
         family = self.family
-        if family != operand.family and not _widens(self, operand):
+        if not self.converts_to(operand) and not _widens(self, operand):
             raise TypeMismatchError.with_parts(
                 f"types '{self}' and '{operand}' do not join",
                 remedy="Only integers, time units and decimal scales widen. Cast one of the two columns.",
@@ -303,6 +311,9 @@ class DataType:
             return DataType(self.value_name)
         if family == "integer":
             return _common_integer(self, operand)
+        if family != operand.family:  # a date and a timestamp
+            unit = max(self, operand, key=lambda kind: kind.per_day).time_unit
+            return DataType(f"timestamp[{unit}]")
         if family in _WITH_UNITS:
             finer = max(self, operand, key=lambda kind: (TIME_UNITS.index(_unit(kind)), kind.name == INTERVAL))
             return DataType(finer.value_name)

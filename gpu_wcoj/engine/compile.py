@@ -430,7 +430,7 @@ class Compiler:
             was, now = old.types.assumed(name, column), new.types.type_of(name, column)
             if was is None or now is None or was == now:
                 moved.append(columns[column])
-            elif was.family == now.family:
+            elif was.converts_to(now):
                 moved.append(_rescale(columns[column], was.factor_to(now), name, column, now))
             else:  # the column held only constants and nulls so far
                 codes = backend.to_host(columns[column])
@@ -594,7 +594,7 @@ def _reads_otherwise(new: CompiledProgram, old: CompiledProgram) -> bool:
     for name, shape in new.shapes.items():
         for column in range(len(shape.nullable)):
             was, now = old.types.assumed(name, column), new.types.type_of(name, column)
-            if was is not None and now is not None and was.family != now.family:
+            if was is not None and now is not None and not was.converts_to(now):
                 return True
     return False
 

@@ -988,8 +988,8 @@ def _code(encode: Encode, relation: str, column: int, constant: Constant, kinds:
 
 
 def _is_scaled(kind: DataType | None, constant: Constant) -> bool:
-    """Return True if the constant may have more digits than the type it is compared with."""
-    return kind is not None and (kind.family == "decimal" or isinstance(constant.value, Decimal))
+    """Return True if the constant may have more digits, or a finer time, than the type it is compared with."""
+    return kind is not None and (kind.family in ("decimal", "date", "timestamp") or isinstance(constant.value, Decimal))
 
 
 def _can_hold(atom: BodyAtom) -> bool:

@@ -952,6 +952,12 @@ class Types:
                 compatible.append(other_kind)
                 try:
                     kind.common(other_kind, is_worked_out or kinds is self._worked_out)
+                    if (
+                        place == other_place
+                        and kind.family != other_kind.family
+                        and "wide" not in (kind.family, other_kind.family)
+                    ):
+                        raise TypeMismatchError.with_parts("", remedy="Cast the column.")
                 except TypeMismatchError as error:
                     rule = self._linked_by.get(frozenset((place, other_place)))
                     span = self._span_of_link(rule, place, other_place)
@@ -974,7 +980,7 @@ class Types:
         assert common is not None
         for place in self._said.get(root, ()):
             for rule, value in self._constants[place]:
-                misspelled = _misspelled(value, common) if fits(value, common) else None
+                misspelled = _misspelled(value, common, rule) if fits(value, common) else None
                 if misspelled is not None or not fits(value, common):
                     span = self._span_of_constant(rule, place, value)
                     says = (
@@ -1128,12 +1134,17 @@ def fits(value: object, kind: DataType) -> bool:
     return family in _WRITTEN_AS_TEXT
 
 
-def _misspelled(value: object, kind: DataType) -> TypeMismatchError | None:
-    """Return the error for a text that is not a value of a type of dates or times."""
+def _misspelled(value: object, kind: DataType, rule: Rule | None) -> TypeMismatchError | None:
+    """Return the error for a text that is not a value of a type of dates or times.
+
+    A column of dates may be compared with a time of day.
+    """
     if not isinstance(value, str) or kind.family not in ("date", "timestamp", "zoned", "time", "duration"):
         return None
+    terms = () if rule is None else (*rule.head.terms, *(term for atom in rule.atoms for term in atom.terms))
+    is_compared = rule is not None and Constant(value) not in terms
     try:
-        _ = encode_constant(value, kind)
+        _ = encode_constant(value, kind, "<" if is_compared else "")
     except TypeMismatchError as error:
         return error
     return None

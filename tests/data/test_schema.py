@@ -19,6 +19,9 @@ COMMON = [
     ("timestamp[s]", "timestamp[ns]", "timestamp[ns]"),
     ("timestamp[s, tz=UTC]", "timestamp[us, tz=Europe/Rome]", "timestamp[us, tz=Europe/Rome]"),
     ("date32[day]", "date64[ms]", "date64[ms]"),
+    ("date32[day]", "timestamp[s]", "timestamp[s]"),
+    ("date64[ms]", "timestamp[us]", "timestamp[us]"),
+    ("date64[ms]", "timestamp[s]", "timestamp[ms]"),
     ("decimal128(5, 2)", "decimal64(6, 0)", "decimal128(8, 2)"),
     ("string", "string_view", "large_string"),
     ("binary", "large_binary", "large_binary"),
@@ -49,7 +52,7 @@ def test_types_of_different_families_do_not_join():
         ("float", "double"),
         ("bool", "int8"),
         ("string", "binary"),
-        ("date32[day]", "timestamp[s]"),
+        ("date32[day]", "timestamp[s, tz=UTC]"),
         ("timestamp[s]", "timestamp[s, tz=UTC]"),
     ):
         with pytest.raises(TypeMismatchError, match="do not join"):

@@ -82,6 +82,23 @@ class TestConstantsOfATypesKind:
         when = dt.datetime(2024, 2, 29, 12)
         assert self.kept('x = "2024-02-29 12:00:00"', pa.array([when], pa.timestamp("us"))) == [when]
 
+    @pytest.mark.parametrize(
+        ("condition", "kept"),
+        [("<", [28, 29]), ("<=", [28, 29]), (">", [30]), (">=", [30]), ("=", []), ("!=", [28, 29, 30])],
+    )
+    def test_times_beside_dates(self, condition, kept):
+        days = pa.array([dt.date(2024, 1, day) for day in (28, 29, 30)])
+        found = self.kept(f'x {condition} "2024-01-29 12:00:00"', days)
+        assert sorted(day.day for day in found) == kept
+        at_midnight = self.kept(f'x {condition} "2024-01-29 00:00:00"', days)
+        assert at_midnight == self.kept(f'x {condition} "2024-01-29"', days)
+
+    def test_finer_times_beside_seconds(self):
+        when = dt.datetime(2024, 2, 29, 12)
+        moments = pa.array([when], pa.timestamp("s"))
+        assert self.kept('x < "2024-02-29 12:00:00.000001"', moments) == [when]
+        assert self.kept('x >= "2024-02-29 12:00:00.000001"', moments) == []
+
     def test_texts_that_are_no_dates(self):
         with pytest.raises(TypeMismatchError, match="soon"):
             self.kept('x > "soon"', pa.array([dt.date(2024, 2, 29)]))

@@ -88,6 +88,38 @@ class TestTypes:
         days = [dt.date(1969, 12, 31), dt.date(2024, 2, 29)]
         assert joined(pa.array(days), pa.array(days[::-1])).to_dict() == {(0, days[0], 1): 1, (1, days[1], 0): 1}
 
+    def test_dates_join_with_timestamps_at_midnight(self):
+        day, midnight = dt.date(1969, 12, 31), dt.datetime(1969, 12, 31)
+        moments = pa.array([midnight, dt.datetime(1969, 12, 31, 1)], pa.timestamp("us"))
+        assert joined(pa.array([day]), moments).to_dict() == {(0, midnight, 0): 1}
+        assert joined(moments, pa.array([day])).to_dict() == {(0, midnight, 0): 1}
+
+    @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+    @pytest.mark.parametrize("rule", ["x = y", "x < y", "x >= y", "x != y"])
+    def test_dates_compare_with_timestamps(self, unit, rule):
+        days = [dt.date(1969, 12, 31), dt.date(2024, 2, 29), dt.date(2024, 3, 1)]
+        moments = [dt.datetime(1969, 12, 31), dt.datetime(2024, 2, 29, 7), dt.datetime(2024, 3, 1)]
+        program = gw.Program(f"h(i, j) :- r(i, x), s(j, y), {rule}.", inputs=["r", "s"])
+        program.step({"r": pa.table({"i": range(3), "x": days})})
+        program.step({"s": pa.table({"j": range(3), "y": pa.array(moments, pa.timestamp(unit))})})
+        compare = {"x = y": "__eq__", "x < y": "__lt__", "x >= y": "__ge__", "x != y": "__ne__"}[rule]
+        midnights = [dt.datetime.combine(day, dt.time()) for day in days]
+        expected = [(i, j) for i in range(3) for j in range(3) if getattr(midnights[i], compare)(moments[j])]
+        assert sorted(answer_of(program)) == expected
+
+    def test_dates_that_no_timestamp_holds_are_refused(self):
+        program = gw.Program("h(x) :- r(x), s(x).")
+        moments = pa.table({"x": pa.array([0], pa.timestamp("ns"))})
+        with pytest.raises(SchemaError, match="does not fit the finer unit"):
+            program.step({"r": pa.table({"x": [dt.date(9999, 1, 1)]}), "s": moments})
+        assert program.count("h") == 0
+
+    def test_a_column_of_dates_takes_no_timestamps(self):
+        program = gw.Program("h(x) :- r(x).")
+        program.step({"r": pa.table({"x": [dt.date(2024, 2, 29)]})})
+        with pytest.raises(TypeMismatchError, match="was declared or has been so far"):
+            program.step({"r": pa.table({"x": [dt.datetime(2024, 2, 29)]})})
+
     def test_decimals_of_different_scales_join(self):
         left = pa.array([Decimal("1.50"), Decimal("-2.25")], pa.decimal128(5, 2))
         right = pa.array([Decimal("1.5"), Decimal("-2.2")], pa.decimal128(4, 1))
@@ -174,6 +206,18 @@ class TestTypesThatWiden:
         gone = pa.table({"t": pa.array([self.WHEN], pa.timestamp("s")), "x": [1], "weight": [-1]})
         assert changes_of(program, r=gone) == {"h": {(self.WHEN, 1): -1}, "k": {(self.WHEN,): -1}}
         assert answer_of(program) == {(self.WHEN + self.MILLI, 3): 1, (None, 2): 1}
+
+    @pytest.mark.parametrize("keep", [(), ("h",)])
+    @pytest.mark.parametrize("bag", [False, True])
+    def test_dates_that_meet_timestamps(self, keep, bag):
+        program = gw.Program("h(t, x) :- r(t, x). k(t) :- r(t, _), s(t).", keep=keep, bag=bag, inputs=["r", "s"])
+        day, midnight = dt.date(2024, 2, 29), dt.datetime(2024, 2, 29)
+        program.step({"r": pa.table({"t": [day, None], "x": [1, 2]})})
+        changes = changes_of(program, s=pa.table({"t": pa.array([self.WHEN, midnight, None], pa.timestamp("ms"))}))
+        assert changes == {"h": {}, "k": {(midnight,): 1}}
+        assert answer_of(program) == {(midnight, 1): 1, (None, 2): 1}
+        gone = pa.table({"t": [day], "x": [1], "weight": [-1]})
+        assert changes_of(program, r=gone) == {"h": {(midnight, 1): -1}, "k": {(midnight,): -1}}
 
     def test_decimal_scales(self):
         program = gw.Program("h(x) :- r(x), s(x).", inputs=["r", "s"])

@@ -130,6 +130,45 @@ def test_results_that_share_a_column_with_finer_values(result):
             assert sorted(gw.query(text, a=a, b=b).rows(), key=repr) == expected
 
 
+LONG = pa.decimal128(33, 2), [Decimal("1.00"), Decimal("2.50"), None, Decimal("123456789012345678901234567890.50")]
+NUMBERS = {
+    "int8": (pa.int8(), [1, 2, None, 0]),
+    "int64": (pa.int64(), [1, 2, None, 2**60]),
+    "uint64": (pa.uint64(), [1, 2, None, 2**64 - 1]),
+    "double": (pa.float64(), [1.0, 2.5, None, 1e30]),
+    "decimal of 9 digits": (pa.decimal128(9, 3), [Decimal("1.000"), Decimal("2.500"), None, Decimal("0.001")]),
+    "decimal of 38 digits": (pa.decimal128(38, 3), [Decimal("1.000"), Decimal("2.500"), None, Decimal("0.001")]),
+}
+LONG_QUERIES = [
+    "SELECT a.i, b.i AS j FROM a JOIN b ON a.x = b.y",
+    "SELECT a.i, b.i AS j FROM a JOIN b ON a.i = b.i AND a.x <= b.y",
+    "SELECT a.i, b.i AS j FROM a JOIN b ON a.x > b.y",
+    "SELECT i FROM a WHERE x NOT IN (SELECT y FROM b WHERE y IS NOT NULL)",
+    "SELECT x FROM a UNION ALL SELECT y FROM b",
+    "SELECT a.i, coalesce(a.x, b.y) AS c, CASE WHEN a.i > 1 THEN a.x ELSE b.y END AS d FROM a JOIN b USING (i)",
+]
+
+
+@pytest.mark.parametrize("kind", NUMBERS)
+def test_decimals_of_many_digits_beside_other_numbers(kind):
+    tables = {"a": LONG, "b": NUMBERS[kind]}
+    connection = duckdb.connect()
+    for left, right in (("a", "b"), ("b", "a")):
+        named = {"a": ("x", *tables[left]), "b": ("y", *tables[right])}
+        frames = {
+            table: pa.table({"i": range(4), name: pa.array(values, of_type)})
+            for table, (name, of_type, values) in named.items()
+        }
+        for name, frame in frames.items():
+            connection.register(name, frame)
+        for text in LONG_QUERIES:
+            expected = sorted(connection.execute(text).fetchall(), key=repr)
+            view = gw.view(text, {name: frame.slice(0, 2) for name, frame in frames.items()})
+            view.apply({name: frame.slice(2) for name, frame in frames.items()})
+            assert sorted(view.snapshot().rows(), key=repr) == expected, text
+            assert sorted(gw.query(text, frames).rows(), key=repr) == expected, text
+
+
 def test_results_of_python_functions_beside_finer_times():
     @gw.function
     def midnight(day: dt.date) -> dt.datetime:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from typing import Any as Anything
 
 from gpu_wcoj.arrow.constants import is_value
-from gpu_wcoj.data.schema import DataType
+from gpu_wcoj.data.schema import POINTS, DataType
 from gpu_wcoj.errors import (
     CalculationError,
     MotifSyntaxError,
@@ -818,9 +818,9 @@ class ConditionWriter:
 
 def _check_moment(moment: Value, kind: str | None) -> None:
     """Raise `TypeMismatchError` if a date or time literal is compared with another type."""
-    if isinstance(moment, Moment) and kind not in (None, moment.kind) and (moment.kind, kind) != ("date", "timestamp"):
+    if isinstance(moment, Moment) and kind not in (None, moment.kind) and not {moment.kind, kind} <= POINTS:
         raise TypeMismatchError(
-            f"the {moment.kind} '{moment.value}' is compared with values of type '{kind}': expected the same type.\n"
+            f"the {'time' if moment.kind == 'zoned' else moment.kind} '{moment.value}' is compared with values of type '{kind}': expected the same type.\n"
             "  Write a literal of that type."
         )
 
@@ -854,7 +854,7 @@ def _check_families(left: tuple[Value, str | None], right: tuple[Value, str | No
     """Raise `TypeMismatchError` if columns of two kinds are compared, as texts and numbers."""
     kinds = ["a number" if _is_number(kind) else kind for _, kind in (left, right)]
     is_constant = any(isinstance(value, Constant) for value, _ in (left, right))
-    if None not in kinds and kinds[0] != kinds[1] and not is_constant:
+    if None not in kinds and kinds[0] != kinds[1] and not is_constant and not set(kinds) <= POINTS:
         shown = [_NOT_NUMBERS.get(kind or "", ("numbers", ""))[0] for kind in kinds]
         if shown[0] != shown[1]:
             raise TypeMismatchError(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from gpu_wcoj.arrow import sql_expressions
 from gpu_wcoj.arrow.constants import is_value
-from gpu_wcoj.data.schema import INT64, INTERVAL, MAX_DIGITS, UUID, DataType
+from gpu_wcoj.data.schema import FULL, INT64, INTERVAL, MAX_DIGITS, MAX_WIDE_DIGITS, UUID, DataType
 from gpu_wcoj.errors import counted
 from gpu_wcoj.query.constant_folding import is_spelled
 from gpu_wcoj.query.ir import CHECKED, NULL, TRUE, Call, Constant, Expression, Variable
@@ -146,9 +146,7 @@ class Coercion(RuleWriter):
                 raise self.place.mistyped(f"a date is compared with a value of type {label(kind)}", node)
             if is_zoned(side) and kind is not None and "tz=" not in kind:
                 raise self.place.mistyped(f"a time with a zone is compared with a value of type {label(kind)}", node)
-        if self.kind(right) == "date32[day]" or self.kind(left) == "date32[day]":
-            left, right = self._as_days(left, node), self._as_days(right, node)
-        left, right = self._as_moments(as_text(left), as_text(right))
+        left, right = self._as_common(as_text(left), as_text(right))
         self._check_groups(left, right, node)
         self._check_times(left, right, node)
         families = [self._family(value) for value in (left, right)]
@@ -156,28 +154,40 @@ class Coercion(RuleWriter):
         target = "double" if is_float and "integer" in families else _common(set(families))
         return self._converted(left, target), self._converted(right, target)
 
-    def _as_days(self, value: Expression, node: Node) -> Expression:
-        """Return a time literal that is compared with dates as a date."""
-        if not isinstance(value, Call) or value.op != DATE:
-            return value
-        day, _, time = str(value.arguments[0]).strip('"').partition(" ")
-        if time.strip("0:."):
-            raise self.place.mistyped("a time is compared with a value of type 'date'", node)
-        return Call(DATE, (Constant(day),))
-
-    def _as_moments(self, *values: Expression) -> tuple[Expression, ...]:
-        """Convert dates beside timestamps to these, and both beside times with a zone."""
+    def _as_common(self, *values: Expression) -> tuple[Expression, ...]:
+        """Convert values to one type: dates beside timestamps, times with a zone, numbers beside long decimals."""
         kinds = [self.kind(value) for value in values]
-        families = {DataType(kind).family for kind in kinds if kind is not None and group_of(kind) == "time"}
-        if len(families) < 2 or any(kind is not None and group_of(kind) != "time" for kind in kinds):
+        known = [DataType(DataType(kind).value_name) for kind in kinds if kind is not None and kind != "decimal"]
+        to = self._common_time(known) or self._common_long(known) if "decimal" not in kinds else None
+        if to is None:
             return values
-        word, to = ("TIMESTAMPTZ", _ZONED) if "zoned" in families else ("TIMESTAMP", _MOMENT)
+        word = "DOUBLE" if to.name == "double" else f"DECIMAL{to.digits}" if to.family == "wide" else "TIMESTAMP"
+        cast = f'CAST("{sql_expressions.column_name(0)}" AS {word}{"TZ" * (to == _ZONED)})'
         return tuple(
             value
-            if kind is None or DataType(kind).family == to.family
-            else sql_call(f'CAST("{sql_expressions.column_name(0)}" AS {word})', (value,), (DataType(kind),), to)
+            if kind is None or DataType(kind) == to or DataType(kind).family == to.family != "wide"
+            else sql_call(cast, (value,), (DataType(DataType(kind).value_name),), to)
             for value, kind in zip(values, kinds, strict=True)
         )
+
+    @staticmethod
+    def _common_time(kinds: Sequence[DataType]) -> DataType | None:
+        """Return the type of dates and times of several types; None if they are of one, or others are among them."""
+        families = {kind.family for kind in kinds}
+        is_needed = len(families) > 1 and families <= {"date", "timestamp", "zoned"}
+        return (_ZONED if "zoned" in families else _MOMENT) if is_needed else None
+
+    @staticmethod
+    def _common_long(kinds: Sequence[DataType]) -> DataType | None:
+        """Return the type of numbers of several types, one of them a decimal of more digits than 18; None otherwise."""
+        if len(set(kinds)) < 2 or not any(kind.name.startswith("decimal") and is_long(kind.name) for kind in kinds):
+            return None
+        if any(kind.family.startswith("float") for kind in kinds):
+            return DataType("double")
+        precisions, scales = zip(*(kind.digits for kind in kinds), strict=True)
+        n_before = max(precision - scale for precision, scale in zip(precisions, scales, strict=True))
+        precision = min(n_before + max(scales), MAX_WIDE_DIGITS)
+        return DataType(f"decimal128({precision}, {max(scales)}){FULL}")
 
     def _converted(self, value: Expression, target: str, scale: int = 0) -> Expression:
         """Convert a non-null value to a double or a decimal; constants stay as they are."""
@@ -213,7 +223,12 @@ class Coercion(RuleWriter):
         for side, opposite in ((left, right), (right, left)):
             kind = self.kind(opposite)
             text = side.value if isinstance(side, Constant) and isinstance(side.value, str) else None
-            if text is not None and kind and group_of(kind) == "time" and not is_value(text, DataType(kind)):
+            if (
+                text is not None
+                and kind
+                and group_of(kind) == "time"
+                and not is_value(text, DataType(kind), is_compared=True)
+            ):
                 raise self.place.mistyped(f"the text '{text}' is not a value of type {label(kind)}", node)
 
     def _family(self, value: Expression) -> str:
@@ -232,6 +247,11 @@ class Coercion(RuleWriter):
         """
         result = list(rows)
         for column in range(len(rows[0][1]) if rows else 0):
+            united = self._as_common(*(values[column] for _, values in result))
+            result = [
+                (branch, (*values[:column], value, *values[column + 1 :]))
+                for (branch, values), value in zip(result, united, strict=True)
+            ]
             families = {self._family(values[column]) for _, values in result}
             constants = [
                 value.value for value in (values[column] for _, values in result) if isinstance(value, Constant)
@@ -246,11 +266,6 @@ class Coercion(RuleWriter):
                 result = [
                     row for branch, values in result for row in self._column_as(branch, values, column, target, scale)
                 ]
-            moments = self._as_moments(*(values[column] for _, values in result))
-            result = [
-                (branch, (*values[:column], moment, *values[column + 1 :]))
-                for (branch, values), moment in zip(result, moments, strict=True)
-            ]
             if any(is_date(values[column]) for _, values in result):
                 kinds = [self.kind(values[column]) or "" for _, values in result]
                 if any(kind.startswith(("date", "timestamp")) for kind in kinds):
@@ -267,6 +282,7 @@ class Coercion(RuleWriter):
 
     def unify_values(self, values: Sequence[Expression], node: Node) -> list[Expression]:
         """Convert the values of one column, as `unify_rows` does; null stays null."""
+        values = self._as_common(*values)
         families = {self._family(value) for value in values}
         constants = [value.value for value in values if isinstance(value, Constant)]
         scales = [-int(constant.as_tuple().exponent) for constant in constants if isinstance(constant, Decimal)]
@@ -278,7 +294,7 @@ class Coercion(RuleWriter):
                 if kind is not None and not kind.startswith(("date", "timestamp")):
                     raise self.place.mistyped(f"a date cannot be combined with a value of type {label(kind)}", node)
             converted = [as_text(value) for value in converted]
-        return list(self._as_moments(*converted))
+        return converted
 
     def _column_as(
         self, branch: Branch, values: Values, position: int, target: str, scale: int

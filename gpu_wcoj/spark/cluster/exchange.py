@@ -11,7 +11,7 @@ does not use them. There are no structs: the RAPIDS Accelerator does not accept 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from itertools import count
@@ -31,9 +31,9 @@ from gpu_wcoj.arrow.types import to_pyarrow
 from gpu_wcoj.arrow.write import decode
 from gpu_wcoj.data.schema import INT64
 from gpu_wcoj.engine.ingest import arity_message, column_order
-from gpu_wcoj.errors import ArityError, UsageError
+from gpu_wcoj.errors import ArityError, UnsupportedTypeError, UsageError
 from gpu_wcoj.program import Program
-from gpu_wcoj.spark.cluster.hashing import canonical, check_hashable
+from gpu_wcoj.spark.cluster.hashing import canonical, canonical_type, check_hashable
 from gpu_wcoj.spark.cluster.parcels import CELL, DIGEST, KEY, MASK, PARCEL, REL, STAGE, Dispatch, Router
 from gpu_wcoj.spark.cluster.plan import CellPlan, Route
 from gpu_wcoj.spark.files import map_rows
@@ -90,6 +90,10 @@ class Columns:
                 + [StructField(f"o{i}", moment.dataType) for i, moment in enumerate(moments)]
             )
         program.step(empty)
+        for sent in plan.travelling:
+            hashed = {i for route in sent.routes for coordinate in route.hashed for i in coordinate.columns}
+            if sent.name in empty:
+                _check_hashed(sent.name, fields[sent.name], core_types(program, sent.name), hashed)
         heads = {
             name: program.relation(name).with_weight_name(None).to_arrow().schema.remove_metadata()
             for name in program.heads
@@ -139,6 +143,18 @@ class Columns:
     def described(self) -> list[str]:
         """Return the types, for comparison."""
         return [kind.simpleString() for kind in self.fields]
+
+
+def _check_hashed(name: str, fields: StructType, kinds: Sequence[pa.DataType], hashed: Iterable[int]) -> None:
+    """Raise `UnsupportedTypeError` if a hashed column joins one whose equal values have other hashes."""
+    for i in sorted(hashed):
+        (joined,) = spark_schema(pa.schema([("x", kinds[i])]))
+        if canonical_type(fields[i].dataType) != canonical_type(joined.dataType):
+            raise UnsupportedTypeError.unsupported(
+                f"a column of type '{fields[i].dataType.simpleString()}' that joins one of type "
+                f"'{joined.dataType.simpleString()}' on cells (relation '{name}', column {i})",
+                remedy="Cast one of them, or use layout='one'.",
+            )
 
 
 def core_types(program: Program, name: str) -> list[pa.DataType]:

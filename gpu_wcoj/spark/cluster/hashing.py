@@ -62,9 +62,18 @@ def canonical(value: Column, kind: DataType) -> Column:
         If the type has none.
     """
     check_hashable(kind)
-    if isinstance(kind, IntegralType):
-        return value.cast("bigint")
-    return value.cast("double") if isinstance(kind, DecimalType) else value
+    return value.cast(canonical_type(kind)) if isinstance(kind, (IntegralType, DecimalType)) else value
+
+
+def canonical_type(kind: DataType) -> str:
+    """Return the type of values in canonical form."""
+    return (
+        "bigint"
+        if isinstance(kind, IntegralType)
+        else "double"
+        if isinstance(kind, DecimalType)
+        else kind.simpleString()
+    )
 
 
 def check_hashable(kind: DataType) -> None:

@@ -15,6 +15,7 @@ pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'gp
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import functions as sf
+from pyspark.sql.types import DateType, LongType, StructField, StructType, TimestampNTZType
 
 from gpu_wcoj import Program
 from gpu_wcoj.errors import UnsupportedTypeError
@@ -52,6 +53,22 @@ def columns_of(rnd: random.Random, n: int) -> dict[str, tuple[str, list[Any]]]:
         "text": ("string", some(lambda: "".join(rnd.choices(texts, k=rnd.randrange(40))))),
         "bytes": ("binary", some(lambda: rnd.randbytes(rnd.randrange(100)))),
     }
+
+
+@pytest.mark.parametrize(("left", "right"), [(DateType(), TimestampNTZType()), (DateType(), DateType())])
+def test_columns_whose_equal_values_hash_differently_do_not_join_on_cells(left: Any, right: Any) -> None:
+    text = "h(x) :- a(x, y), b(x, y)."
+    plan = cell_plan(parse(text), ("h",), False, choose(parse(text), "hypercube", 4))
+    schemas = {
+        name: StructType([StructField("x", kind), StructField("y", LongType())])
+        for name, kind in (("a", left), ("b", right))
+    }
+    program = Program(text, backend="cpu")
+    if left == right:
+        assert len(Columns.from_frames(plan, schemas, program).fields) == 2
+    else:
+        with pytest.raises(UnsupportedTypeError, match="that joins one of type .* on cells"):
+            Columns.from_frames(plan, schemas, program)
 
 
 def test_hashes_of_all_types(spark: Any) -> None:
