@@ -86,7 +86,7 @@ def encode_constant(value: object, kind: DataType, op: str = "") -> int:
 
 
 def is_value(value: object, kind: DataType, is_compared: bool = False) -> bool:
-    """Return True if a literal of a query is a value of the type, or may be compared with its values by order.
+    """Return True if a literal of a query is a value of the type, or compares with its values.
 
     Examples
     --------
@@ -223,7 +223,7 @@ def _of_number(value: object, kind: DataType, op: str) -> int:
 
 
 def _coarser(code: int, over: int, kind: DataType, op: str, value: object) -> int:
-    """Return the code of a literal that lies `over` parts of a unit above `code`, as an operand of a comparison."""
+    """Return the code of a compared literal that lies `over` parts of a unit above `code`."""
     low, high = kind.code_range
     if not over and low <= code <= high:
         return code

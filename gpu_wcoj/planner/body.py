@@ -988,7 +988,7 @@ def _code(encode: Encode, relation: str, column: int, constant: Constant, kinds:
 
 
 def _is_scaled(kind: DataType | None, constant: Constant) -> bool:
-    """Return True if the constant may have more digits, or a finer time, than the type it is compared with."""
+    """Return True if a constant may have more digits, or a finer time, than values of a type."""
     return kind is not None and (kind.family in ("decimal", "date", "timestamp") or isinstance(constant.value, Decimal))
 
 

@@ -819,8 +819,9 @@ class ConditionWriter:
 def _check_moment(moment: Value, kind: str | None) -> None:
     """Raise `TypeMismatchError` if a date or time literal is compared with another type."""
     if isinstance(moment, Moment) and kind not in (None, moment.kind) and not {moment.kind, kind} <= POINTS:
+        name = "time" if moment.kind == "zoned" else moment.kind
         raise TypeMismatchError(
-            f"the {'time' if moment.kind == 'zoned' else moment.kind} '{moment.value}' is compared with values of type '{kind}': expected the same type.\n"
+            f"the {name} '{moment.value}' is compared with values of type '{kind}': expected the same type.\n"
             "  Write a literal of that type."
         )
 

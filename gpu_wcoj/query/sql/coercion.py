@@ -155,7 +155,7 @@ class Coercion(RuleWriter):
         return self._converted(left, target), self._converted(right, target)
 
     def _as_common(self, *values: Expression) -> tuple[Expression, ...]:
-        """Convert values to one type: dates beside timestamps, times with a zone, numbers beside long decimals."""
+        """Convert dates and times of several types, or numbers beside long decimals, to one type."""
         kinds = [self.kind(value) for value in values]
         known = [DataType(DataType(kind).value_name) for kind in kinds if kind is not None and kind != "decimal"]
         to = self._common_time(known) or self._common_long(known) if "decimal" not in kinds else None
@@ -172,14 +172,14 @@ class Coercion(RuleWriter):
 
     @staticmethod
     def _common_time(kinds: Sequence[DataType]) -> DataType | None:
-        """Return the type of dates and times of several types; None if they are of one, or others are among them."""
+        """Return the common type of several types of dates and times; None for others."""
         families = {kind.family for kind in kinds}
         is_needed = len(families) > 1 and families <= {"date", "timestamp", "zoned"}
         return (_ZONED if "zoned" in families else _MOMENT) if is_needed else None
 
     @staticmethod
     def _common_long(kinds: Sequence[DataType]) -> DataType | None:
-        """Return the type of numbers of several types, one of them a decimal of more digits than 18; None otherwise."""
+        """Return the common type of several types of numbers, one of more than 18 digits; or None."""
         if len(set(kinds)) < 2 or not any(kind.name.startswith("decimal") and is_long(kind.name) for kind in kinds):
             return None
         if any(kind.family.startswith("float") for kind in kinds):

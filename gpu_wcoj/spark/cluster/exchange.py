@@ -146,7 +146,7 @@ class Columns:
 
 
 def _check_hashed(name: str, fields: StructType, kinds: Sequence[pa.DataType], hashed: Iterable[int]) -> None:
-    """Raise `UnsupportedTypeError` if a hashed column joins one whose equal values have other hashes."""
+    """Raise if a hashed column joins one whose equal values have other hashes."""
     for i in sorted(hashed):
         (joined,) = spark_schema(pa.schema([("x", kinds[i])]))
         if canonical_type(fields[i].dataType) != canonical_type(joined.dataType):
