@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from functools import cached_property
 from typing import Any
 
@@ -12,6 +13,7 @@ from gpu_wcoj.arrow import encode
 from gpu_wcoj.arrow.indexed_table import dictionaries, key_matrix
 from gpu_wcoj.data.column import Column, Int64Array
 from gpu_wcoj.data.rows import Row, weight_name
+from gpu_wcoj.data.schema import INTERVAL
 from gpu_wcoj.errors import UnsupportedTypeError
 from gpu_wcoj.zset.zset import TextColumn, ZSet, clean, text_columns
 
@@ -60,11 +62,24 @@ class ArrowRows:
 
     def values(self) -> list[Row]:
         """Return the rows as Python values; structs are dictionaries."""
-        return list(zip(*(column.to_pylist() for column in self.table.columns), strict=True))
+        return list(zip(*map(_values, self.table.columns), strict=True))
 
     def text_columns(self) -> list[TextColumn]:
         """Return the rows as text."""
         return [_as_text(name, column) for name, column in zip(self.names, self.table.columns, strict=True)]
+
+
+def _values(column: pa.ChunkedArray) -> list[Any]:
+    """Return Python values; intervals without months are timedeltas, as those of the engine."""
+    values = column.to_pylist()
+    if str(column.type) != INTERVAL:
+        return values
+    return [
+        dt.timedelta(value.days, microseconds=value.nanoseconds // 1000)
+        if value is not None and value.months == 0 and value.nanoseconds % 1000 == 0
+        else value
+        for value in values
+    ]
 
 
 def _as_text(name: str, column: pa.ChunkedArray) -> TextColumn:
@@ -73,7 +88,8 @@ def _as_text(name: str, column: pa.ChunkedArray) -> TextColumn:
         rows = ZSet((name,), (encode(one_piece(column)),), np.ones(len(values), np.int64))
         return text_columns(rows)[0]
     except UnsupportedTypeError:
-        kind = "struct" if pa.types.is_struct(column.type) else str(column.type)
+        named = {INTERVAL: "interval"}.get(str(column.type), str(column.type))
+        kind = "struct" if pa.types.is_struct(column.type) else named
         cells = ["null" if value is None else clean(str(value)) for value in values]
     return TextColumn(clean(name), clean(kind), cells, False)
 

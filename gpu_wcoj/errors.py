@@ -507,7 +507,15 @@ class AuxiliaryError(GpuWcojError):
 
 
 class CalculationError(GpuWcojError, ArithmeticError):
-    """A calculation has no value: it leaves int64, or divides by zero."""
+    """A calculation has no value: it leaves int64, or divides by zero.
+
+    Attributes
+    ----------
+    is_unsupported
+        Whether it has a value that no type of the engine holds.
+    """
+
+    is_unsupported = False
 
     def __init__(
         self, calculation: str, why: str, remedy: str = "Compare the operands first, so that such rows are left out."

@@ -413,7 +413,9 @@ class BoundFunction:
                 failure = _failed_in_sql(sql_expressions.failure_of(self.function.expression, arrays)) or failure
         if isinstance(self.function, SqlFunction):
             shown_call = self.function.describe_call([f"{value!r:.80}" for value in shown])
-            return CalculationError(f"{where}{shown_call}", failure.why, SQL_REMEDY)
+            failed = CalculationError(f"{where}{shown_call}", failure.why, SQL_REMEDY)
+            failed.is_unsupported = isinstance(failure.cause, UnsupportedTypeError)
+            return failed
         error = FunctionError(where, self.function.name, tuple(shown), failure.why, failure.value)
         error.__cause__ = failure.cause
         return error
@@ -661,7 +663,9 @@ class BoundGroups:
             if reason == sql_expressions.SEVERAL_ROWS:
                 remedy = "Aggregate it, or add conditions that leave one row."
                 raise CalculationError("a query as a value", "has more than one row", remedy) from None
-            raise CalculationError(f"{where}{functions}", f"has no value: {reason}", SQL_REMEDY) from None
+            failed = CalculationError(f"{where}{functions}", f"has no value: {reason}", SQL_REMEDY)
+            failed.is_unsupported = isinstance(error, UnsupportedTypeError)
+            raise failed from None
         if not functions.is_window:  # of each group, any row
             first: Int64Array = np.zeros(int(rows.owner.max()) + 1, np.int64)
             first[rows.owner] = np.arange(len(rows.owner))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, overload
 from gpu_wcoj.backend import BackendName
 from gpu_wcoj.errors import (
     AggregateOverflowError,
+    CalculationError,
     GpuWcojError,
     MemoryBudgetError,
     RowBudgetError,
@@ -133,8 +134,10 @@ def query(
         program, changes = prepared.start(options)
         output = None if isinstance(outputs, (list, tuple)) else single_output(program.outputs)
         answers = program.answer(changes)
-    except (UnsupportedError, TypeMismatchError, AggregateOverflowError) as refusal:
-        if not prepared.is_sql or isinstance(refusal, UnsupportedTypeError):  # DuckDB may convert what a column holds
+    except (UnsupportedError, TypeMismatchError, AggregateOverflowError, CalculationError) as refusal:
+        # DuckDB may convert what a column holds, and has values such as intervals with months
+        is_failure = isinstance(refusal, CalculationError) and not refusal.is_unsupported
+        if not prepared.is_sql or is_failure or isinstance(refusal, UnsupportedTypeError):
             raise
         try:
             return _answer_with_duckdb(source, prepared.relations, options, refusal, outputs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import multiprocessing
 import time
 import warnings
@@ -82,7 +83,14 @@ class Rival:
     def answer(self, text: str) -> list[tuple[Any, ...]]:
         """Return the rows of a statement."""
         table = self.connection.sql(text).to_arrow_table()
-        return list(zip(*(column.to_pylist() for column in table.columns), strict=True))
+        return list(zip(*([_plain(value) for value in column.to_pylist()] for column in table.columns), strict=True))
+
+
+def _plain(value: Any) -> Any:
+    """Return an interval without months as a timedelta, as DuckDB's own rows have it; other values unchanged."""
+    if not isinstance(value, pa.MonthDayNano) or value.months or value.nanoseconds % 1000:
+        return value
+    return dt.timedelta(value.days, microseconds=value.nanoseconds // 1000)
 
 
 def ask(text: str, relations: Tables, rival: Rival) -> Outcome:

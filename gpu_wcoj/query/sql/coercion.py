@@ -213,6 +213,8 @@ class Coercion(RuleWriter):
         is_constant = any(isinstance(value, Constant) for value in (left, right))
         is_join = isinstance(node, exp.EQ) and all(isinstance(value, Variable) for value in (left, right))
         is_wide = kinds[0] != kinds[1] and any(kind is not None and is_long(kind) for kind in kinds)
+        if any(kind == INTERVAL and isinstance(value, Call) for value, kind in zip((left, right), kinds, strict=True)):
+            raise self.place.refused("a comparison of intervals, which may have months, is not supported", node)
         if is_wide and not is_constant and not is_join:
             raise self.place.mistyped(
                 f"values of the types {label(kinds[0])} and {label(kinds[1])} do not compare", node

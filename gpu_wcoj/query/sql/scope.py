@@ -898,6 +898,10 @@ def as_text(value: Expression) -> Expression:
     return replace(value, arguments=tuple(map(as_text, value.arguments)))
 
 
+_TIMES_FROM_INTERVALS = ("duckdb", "postgres", "redshift", "materialize", "risingwave")
+"""Dialects in which a date and an interval add up to a timestamp, also for days and months."""
+
+
 def _moment(node: Node, place: Place) -> dt.date | None:
     from sqlglot import expressions as exp
 
@@ -914,6 +918,8 @@ def _moment(node: Node, place: Place) -> dt.date | None:
         start = _moment(node.this, place)
         if start is None:
             return None
+        if place.names.dialect in _TIMES_FROM_INTERVALS and not isinstance(start, dt.datetime):
+            start = dt.datetime.combine(start, dt.time())
         sign = 1 if isinstance(node, exp.Add) else -1
         return _moved(start, sign * _amount(node.expression, place), _unit(node.expression, place), node, place)
     return None

@@ -357,6 +357,7 @@ def statements(text: str, dialect: str, place: Place, functions: Collection[str]
         for node in nodes:
             _name_files(node)
             _mark_aggregates(_check_depth(node, place), functions)
+            _spell_comprehensions(node)
             if _TRAILING_ZERO.search(text):
                 _shorten_compared(node)
     except ParseError as error:
@@ -385,6 +386,24 @@ def _as_query(node: Node) -> Node:
 
 _TRAILING_ZERO = re.compile(r"\.[0-9]*0(?![0-9])")
 """A decimal number whose last digit is 0."""
+
+
+def _spell_comprehensions(root: Node) -> None:
+    """Replace ``[x + 1 FOR x IN list IF x > 2]`` by the functions of lists that it stands for."""
+    from sqlglot import expressions as exp
+
+    def function_of(part: Node, variable: Node) -> Node:
+        def named(piece: Node) -> Node:
+            is_variable = isinstance(piece, exp.Column) and not piece.table and piece.name.lower() == variable.name.lower()
+            return variable.copy() if is_variable else piece
+
+        return exp.Lambda(this=part.transform(named), expressions=[variable.copy()])
+
+    for node in reversed(list(root.find_all(exp.Comprehension))):
+        values, variable, condition = node.args["iterator"], node.expression, node.args.get("condition")
+        if condition is not None:
+            values = exp.ArrayFilter(this=values, expression=function_of(condition, variable))
+        node.parent.replace(exp.Transform(this=values, expression=function_of(node.this, variable)))
 
 
 def _shorten_compared(root: Node) -> None:
