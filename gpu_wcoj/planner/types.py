@@ -708,20 +708,21 @@ class Types:
     def _type_constant_columns(self, typed: Iterable[Place]) -> None:
         """Give head columns of constants a default type, unless `typed` columns join them.
 
-        Columns that a calculation or an aggregate reaches get one too, unless the constants are numbers.
+        Columns that a calculation or an aggregate reaches get one too, unless the constants are numbers, or the result
+        has a type of its own.
         """
         reached = {self._root(place) for place in typed}
         reached |= {self._root(place) for *_, computed, place in self._calculated if computed.call.function is not None}
+        reached |= {
+            self._root((groups.relation, column))
+            for groups in self._rules.computed_groups
+            for column in range(groups.n_passed, self._rules.arity[groups.relation])
+        }
         results = [place for *_, place in self._calculated]
         results += [
             (grouping.relation, grouping.keys)
             for grouping in self._rules.groupings
             if grouping.op not in ("min", "max")
-        ]
-        results += [
-            (groups.relation, column)
-            for groups in self._rules.computed_groups
-            for column in range(groups.n_passed, self._rules.arity[groups.relation])
         ]
         derived = {self._root(place) for place in results}
         for place in self._constants:

@@ -777,7 +777,8 @@ class Queries(FromClause):
                 continue
             column = groups.n_keys + (aggregate.argument or 0)
             kind = groups.kind(column)
-            if kind is not None and group_of(kind) != "number" and not kind.startswith("duration"):
+            has_result = kind is None or group_of(kind) == "number" or kind.startswith("duration")
+            if not has_result and not (aggregate.op == "avg" and group_of(kind or "") == "time"):
                 raise self.place.mistyped(f"{aggregate.op.upper()} needs numbers: got type {label(kind)}", node)
             if kind is not None and (is_long(kind) or group_of(kind) != "number"):
                 distinct = "DISTINCT " * aggregate.is_distinct
