@@ -83,13 +83,14 @@ INSTEAD = {
     "Tuple": "Name its columns one by one.",
 }
 """Advice for unsupported syntax, by class of node."""
+_TAKEN = {
+    "abs": ("integer", "decimal", "float32", "float64"),
+    **dict.fromkeys(("year", "month", "day"), ("date", "timestamp", "zoned")),
+}
+"""Families of the values that functions take; those that are missing take texts."""
 _MOMENT, _ZONED = DataType("timestamp[us]"), DataType("timestamp[us, tz=UTC]")
 """Types that dates and times have where they are compared with others."""
 Make = Callable[[Sequence[Expression]], Expression]
-
-
-def _call(op: str) -> Make:
-    return lambda values: Call(op, tuple(values))
 
 
 def sql_call(expression: str, arguments: tuple[Expression, ...], kinds: tuple[DataType, ...], to: DataType) -> Call:
@@ -364,16 +365,16 @@ class Coercion(RuleWriter):
             if isinstance(node, (exp.Year, exp.Month, exp.Day)) and isinstance(operand, exp.TsOrDsToDate):
                 check_parts(operand, place, "this")  # Spark's, which takes texts too
                 operand = operand.this
-            return [operand], _call(next(op for kind, op in single.items() if isinstance(node, kind)))
+            return [operand], self._call_of(next(op for kind, op in single.items() if isinstance(node, kind)), node)
         if isinstance(node, exp.Length):
             check_parts(node, place, "this", "binary")  # counts bytes of binary values only, which are not texts
-            return [node.this], _call("strlen")
+            return [node.this], self._call_of("strlen", node)
         if isinstance(node, exp.Extract):
             check_parts(node, place, "this", "expression")
             part = node.this.name.lower()
             if part not in ("year", "month", "day"):
                 raise place.refused(f"EXTRACT of '{part}' is not supported", node, "YEAR, MONTH and DAY are.")
-            return [node.expression], _call(part)
+            return [node.expression], self._call_of(part, node)
         if isinstance(node, exp.Substring):
             return self._substring(node)
         if isinstance(node, exp.Cast):
@@ -412,9 +413,23 @@ class Coercion(RuleWriter):
     def _texts(self, values: Sequence[Expression], node: Node) -> tuple[Expression, ...]:
         for value in values:
             kind = self.kind(value)
-            if kind is not None and group_of(kind) != "text":
+            if kind is not None and DataType(kind).family != "string":
                 raise self.place.mistyped(f"'||' needs texts: got a value of type '{kind}'", node)
         return tuple(values)
+
+    def _call_of(self, op: str, node: Node, *constants: Constant) -> Make:
+        """Return a function from a value to a call, which refuses types that only DuckDB has the function of."""
+
+        def made(values: Sequence[Expression]) -> Expression:
+            (value,) = values
+            kind = self.kind(value)
+            family = None if kind is None or kind == "decimal" else DataType(kind).family
+            is_other = kind is not None and (is_long(kind) or (family == "zoned" and not kind.endswith("tz=UTC]")))
+            if is_other or (family is not None and family not in _TAKEN.get(op, ("string",))):
+                raise self.place.mistyped(f"'{node.sql(self.dialect)}' has a value of type {label(kind)}", node)
+            return Call(op, (value, *constants))
+
+        return made
 
     def _numbers(self, values: Sequence[Expression], node: Node) -> tuple[Expression, ...]:
         """Return numbers as they are, or all as doubles if one is a double."""
@@ -490,8 +505,7 @@ class Coercion(RuleWriter):
             if type(start) is not int or start < 1 or (length is not None and type(length) is not int):
                 place.of_dialect = error
             raise error
-        first, many = start, length
-        return [node.this], lambda values: Call("substr", (values[0], Constant(first - 1), Constant(many)))
+        return [node.this], self._call_of("substr", node, Constant(start - 1), Constant(length))
 
     def _cast(self, node: Node) -> tuple[list[Node], Make]:
         """Return a cast that keeps every value, so that TRY_CAST means the same."""
@@ -513,8 +527,11 @@ class Coercion(RuleWriter):
             same = {"VARCHAR": "string", "TEXT": "string", "BOOLEAN": "bool", "DATE": "date32[day]"}
             if kind is not None and same.get(target) == kind:
                 return value
+            shown = node.args["to"].sql(self.dialect)
+            if target == "USERDEFINED":
+                raise place.refused(f"unknown type '{shown}'", node, "Write a type of DuckDB, such as BIGINT.")
             raise place.refused(
-                f"a cast of {kind or 'an unknown type'} to {target or 'this type'} is not supported", node,
+                f"a cast of {label(kind)} to {shown} is not supported", node,
                 "DOUBLE of numbers, and wider integers of integers whose type is declared, are.",
             )  # fmt: skip
 

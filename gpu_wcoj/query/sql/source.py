@@ -394,8 +394,8 @@ def _spell_comprehensions(root: Node) -> None:
 
     def function_of(part: Node, variable: Node) -> Node:
         def named(piece: Node) -> Node:
-            is_variable = isinstance(piece, exp.Column) and not piece.table and piece.name.lower() == variable.name.lower()
-            return variable.copy() if is_variable else piece
+            is_name = isinstance(piece, exp.Column) and not piece.table
+            return variable.copy() if is_name and piece.name.lower() == variable.name.lower() else piece
 
         return exp.Lambda(this=part.transform(named), expressions=[variable.copy()])
 
@@ -403,7 +403,9 @@ def _spell_comprehensions(root: Node) -> None:
         values, variable, condition = node.args["iterator"], node.expression, node.args.get("condition")
         if condition is not None:
             values = exp.ArrayFilter(this=values, expression=function_of(condition, variable))
-        node.parent.replace(exp.Transform(this=values, expression=function_of(node.this, variable)))
+        brackets = node.parent
+        assert brackets is not None
+        brackets.replace(exp.Transform(this=values, expression=function_of(node.this, variable)))
 
 
 def _shorten_compared(root: Node) -> None:
