@@ -21,7 +21,7 @@ from gpu_wcoj.arrow.read import as_arrow, encode, encode_numpy, encode_values
 from gpu_wcoj.arrow.types import SUPPORTED, to_pyarrow
 from gpu_wcoj.data.column import Column, Dictionary
 from gpu_wcoj.data.rows import FirstRow, as_weights, checked_values, columns_as_written, split_weights, weight_name
-from gpu_wcoj.data.schema import INT64, DataType, check_names
+from gpu_wcoj.data.schema import INT64, NO_TYPE, DataType, check_names
 from gpu_wcoj.errors import (
     GpuWcojError,
     SchemaError,
@@ -233,6 +233,10 @@ def as_table(
             kind = known
             if kind is None and len(values) == 0:
                 return (), []
+            if kind is None:
+                nulls = np.zeros(len(values), np.int64), np.zeros(len(values), np.bool_)
+                columns.append(Column(DataType(NO_TYPE), *nulls))
+                continue
         label = f"{what}, column '{name}'"
         if isinstance(values, (pa.Array, pa.ChunkedArray)):
             columns.append(encode(values, kind, string=string, binary=binary, what=label))

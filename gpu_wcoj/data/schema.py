@@ -45,6 +45,8 @@ INTERVAL = "month_day_nano_interval"
 FULL = "[full]"
 """The end of the name of a type of numbers of which some do not fit int64 codes; the rest is Arrow's name."""
 FULL_UINT64 = f"uint64{FULL}"
+NO_TYPE = "nulls"
+"""The name of the type of a column of rows that holds nothing but nulls; its relation may have any type."""
 UUID = "extension<arrow.uuid>"
 MAX_DIGITS = 18
 """Maximum precision of a decimal whose codes are its values, in digits: these codes are int64."""
@@ -87,7 +89,7 @@ class DataType:
         """The group of types that join with each other.
 
         One of ``integer bool float32 float64 date timestamp zoned time duration string binary decimal wide uuid enum
-        nested``. Numbers of more digits than int64 has are ``wide``; an ``enum`` is text in the order of its
+        nested nulls``. Numbers of more digits than int64 has are ``wide``; an ``enum`` is text in the order of its
         categories; lists, structs and maps are ``nested``.
         """
         name = self.value_name
@@ -105,8 +107,8 @@ class DataType:
             return "binary"
         if name in _PLAIN:
             return {"float": "float32", "double": "float64", "bool": "bool"}.get(name, "date")
-        if name == UUID:
-            return "uuid"
+        if name in (UUID, NO_TYPE):
+            return "uuid" if name == UUID else NO_TYPE
         if _ENUM.fullmatch(name):
             return "enum"
         if _NESTED.fullmatch(name):

@@ -16,7 +16,7 @@ from gpu_wcoj.backend import Backend
 from gpu_wcoj.circuit.circuit import Circuit, InputChange
 from gpu_wcoj.circuit.head import AuxiliaryHead, Head, as_recomputation
 from gpu_wcoj.data.column import Column, Dictionary, dictionary_of, without_zero_signs
-from gpu_wcoj.data.schema import INT64, MAX_DIGITS, DataType
+from gpu_wcoj.data.schema import INT64, MAX_DIGITS, NO_TYPE, DataType
 from gpu_wcoj.engine.ingest import Incoming
 from gpu_wcoj.engine.options import ProgramOptions, state_is_shared
 from gpu_wcoj.errors import SchemaError, TypeMismatchError
@@ -186,7 +186,14 @@ class Compiler:
     def _bind(
         self, types: Types, name: str, kinds: Sequence[DataType | None], names: Sequence[str] | None = None
     ) -> None:
-        """Add the types of an input; an error names the rules of the text."""
+        """Add the types of an input; an error names the rules of the text.
+
+        A column of nulls only has the type that calculations ask of it, or none yet.
+        """
+        kinds = [
+            types.used_as(name, i) if kind is not None and kind.name == NO_TYPE else kind
+            for i, kind in enumerate(kinds)
+        ]
         before = None if self.written is None else types.copy()
         try:
             types.bind(name, kinds, names)
@@ -484,7 +491,7 @@ def _to_stored(
     is_distinct = True
     for column, column_values in enumerate(rows.columns):
         kind = kinds[name, column]
-        if kind is not None and kind.family == "wide" and column_values.type.family != "wide":
+        if kind is not None and kind.family == "wide" and column_values.type.family not in ("wide", NO_TYPE):
             on_host = Column(column_values.type, column_values.codes, column_values.valid)
             widened = on_host.as_type(kind, dictionaries[1])
             column_values = Column(kind, backend.asarray(widened.codes), column_values.stored_valid, dictionaries[1])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from os import PathLike
 from typing import Final, Protocol
@@ -13,7 +14,7 @@ import pyarrow as pa
 from gpu_wcoj.arrow.table import LazyTable
 from gpu_wcoj.arrow.types import to_pyarrow
 from gpu_wcoj.data.schema import DataType
-from gpu_wcoj.errors import InputFileError, TypeMismatchError, UsageError
+from gpu_wcoj.errors import GpuWcojError, InputFileError, TypeMismatchError, UsageError
 from gpu_wcoj.files.binary import BinaryReader
 from gpu_wcoj.files.formats import SEPARATORS, check_packed, form_of, header_hint
 from gpu_wcoj.files.record_batch import RowBlock, memory_budget, over_budget
@@ -147,6 +148,10 @@ def read_table(spec: InputSpec, arity: int, budget: int) -> pa.Table:
     return pa.Table.from_batches(batches)
 
 
+FEW_VALUES = 1 << 20
+"""Values of a file that are read with its schema: reading them costs less than another process (some 0.2 s)."""
+
+
 class FileTable(LazyTable):
     """The rows of files, which are read when their columns are needed.
 
@@ -164,6 +169,7 @@ class FileTable(LazyTable):
     def __init__(self, spec: InputSpec) -> None:
         self._spec = spec
         self._schema: pa.Schema | None = None
+        self._rows: pa.Table | None = None  # all rows, if they are few
 
     @property
     def schema(self) -> pa.Schema:
@@ -172,15 +178,24 @@ class FileTable(LazyTable):
             reader = _open_repeatable(self._spec, False, memory_budget())
             try:
                 names = [name for name, _ in reader.columns]
-                types = next((block.rows.schema.types for block in reader.blocks()), [pa.null()] * len(names))
+                blocks = reader.blocks()
+                block = next(blocks, None)
+                if block is not None and reader.n_rows is not None and reader.n_rows * len(names) <= FEW_VALUES:
+                    with suppress(GpuWcojError):  # of a column that may not be read
+                        rows = pa.Table.from_batches([part.rows for part in (block, *blocks)])
+                        self._rows = rows.rename_columns(names)
             finally:
                 reader.close()
+            types = [pa.null()] * len(names) if block is None else block.rows.schema.types
             self._schema = pa.schema(list(zip(names, types, strict=True)))
         return self._schema
 
     def read(self, names: Sequence[str]) -> pa.Table:
         """Return all rows of these columns."""
-        spec, positions = self._spec, [self.schema.get_field_index(name) for name in names]
+        schema = self.schema
+        if self._rows is not None:
+            return self._rows.select(list(names))
+        spec, positions = self._spec, [schema.get_field_index(name) for name in names]
         columns = tuple(position if spec.columns is None else spec.columns[position] for position in positions)
         types = None if spec.types is None else tuple(spec.types[position] for position in positions)
         table = read_table(replace(spec, columns=columns, types=types), len(names), memory_budget())

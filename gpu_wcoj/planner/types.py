@@ -906,6 +906,23 @@ class Types:
             return None
         return type_of_constants(values)
 
+    def used_as(self, relation: str, column: int) -> DataType | None:
+        """Return the type of a column that calculations need; None if they take several types."""
+        root = self._root((relation, column))
+        for _, homes, computed, _ in self._calculated:
+            waiting: list[Call] = [computed.call]
+            for call in waiting:
+                waiting += [argument for argument in call.arguments if isinstance(argument, Call)]
+                variables = [argument for argument in call.arguments if isinstance(argument, Variable)]
+                if not any(self._root(homes[term.name]) == root for term in variables if term.name in homes):
+                    continue
+                values = [argument.value for argument in call.arguments if isinstance(argument, Constant)]
+                if call.op in _OF_TEXT or (call.op in NULL_AWARE and any(isinstance(value, str) for value in values)):
+                    return STRING
+                if call.op in _OF_TIME:
+                    return DataType("date32[day]")
+        return None
+
     def snapshot(self) -> dict[Place, DataType | None]:
         """Return the type of every column."""
         return {place: self.type_of(*place) for place in self._parent}

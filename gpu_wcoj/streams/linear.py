@@ -9,9 +9,9 @@ from typing import Any, Literal
 import numpy as np
 
 from gpu_wcoj.data.column import Column
-from gpu_wcoj.data.schema import DataType, declared_type
+from gpu_wcoj.data.schema import NO_TYPE, DataType, declared_type
 from gpu_wcoj.engine.ingest import arity_message, column_order, named_after, narrow_columns, read_change
-from gpu_wcoj.errors import ArityError, SchemaError, TypeMismatchError, UsageError
+from gpu_wcoj.errors import ArityError, SchemaError, TypeMismatchError, UnsupportedTypeError, UsageError
 from gpu_wcoj.kernels.protocol import BoolArray, Int64Array
 from gpu_wcoj.streams.device_context import NOTHING, Place, is_nothing
 from gpu_wcoj.streams.operator import Node, Operator, Pending, Stateful, Time, split_by_iteration, take_due
@@ -419,6 +419,12 @@ def as_zset(
     rows = read_change(name, data, arity, table_names, kinds, dictionaries, is_declared=is_declared)
     if not rows.names:
         return NOTHING
+    for column_name, column in zip(rows.names, rows.columns, strict=True):
+        if column.type.name == NO_TYPE:
+            raise UnsupportedTypeError.with_parts(
+                f"'{name}', column '{column_name}', holds nothing but nulls, so it has no type",
+                remedy="Give the column a type where it is created.",
+            )
     return place.adopted(ZSet.from_columns(rows.names, rows.columns, rows.weights))
 
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import gpu_wcoj as gw
@@ -387,3 +388,50 @@ def test_a_calculated_value_that_may_be_null_is_tested_for_null():
         ("h(y) :- r(x), y = case(isnull(x), 7), y != null.", [((7,), 1)]),
     ):
         assert gw.query(text, rows).rows(weights=True) == right, text
+
+
+UNTYPED = pa.table({"a": [1, 2], "b": pa.array([None, None], pa.null())})
+
+
+class TestColumnsOfNullsOnly:
+    """Columns without a type: they are null, and later rows may have any type."""
+
+    @pytest.mark.parametrize(
+        ("query", "expected"),
+        [
+            ("SELECT * FROM t", [(1, None), (2, None)]),
+            ("SELECT b, count(*) AS n, count(b) AS m FROM t GROUP BY b", [(None, 2, 0)]),
+            ("SELECT sum(b) AS s, max(b) AS m, avg(b) AS v FROM t", [(None, None, None)]),
+            ("SELECT coalesce(b, 'x') AS c FROM t", [("x",)] * 2),
+            ("SELECT coalesce(b, 5) AS c FROM t", [(5,)] * 2),
+            ("SELECT upper(b) AS u FROM t", [(None,)] * 2),
+            ("SELECT year(b) AS y FROM t", [(None,)] * 2),
+            ("SELECT a FROM t WHERE b LIKE 'x%'", []),
+            ("SELECT t.a FROM t JOIN (VALUES ('x')) u(b) ON t.b = u.b", []),
+            ("SELECT b FROM t UNION SELECT 'x' AS b", [("x",), (None,)]),
+        ],
+    )
+    def test_queries_and_views(self, query, expected):
+        assert sorted(gw.query(query, t=UNTYPED).rows(), key=repr) == sorted(expected, key=repr)
+        assert sorted(gw.view(query, t=UNTYPED).snapshot().rows(), key=repr) == sorted(expected, key=repr)
+
+    @pytest.mark.parametrize("later", ["x", 1.5, dt.datetime(2024, 1, 1), 2**64 - 1, True, b"a"])
+    def test_later_rows_have_any_type(self, later):
+        view = gw.view("SELECT b, count(*) AS n FROM t GROUP BY b", t=UNTYPED)
+        kind = pa.uint64() if later == 2**64 - 1 else None
+        view.apply(t=pa.table({"a": [3], "b": pa.array([later], kind)}))
+        assert sorted(view.snapshot().rows(), key=repr) == sorted([(None, 2), (later, 1)], key=repr)
+        view.apply(t=UNTYPED.append_column("weight", pa.array([-1, -1])))
+        assert view.snapshot().rows() == [(later, 1)]
+
+    def test_of_a_parquet_file(self, tmp_path):
+        path = tmp_path / "t.parquet"
+        pq.write_table(UNTYPED, path)
+        assert gw.query("q(a, b) :- t(a, b).", t=path).rows() == [(1, None), (2, None)]
+        assert gw.query("q(a) :- t(a, null).", t=path).rows() == [(1,), (2,)]
+
+    def test_streams_need_a_type(self):
+        circuit = gw.Circuit()
+        circuit.sink("h", circuit.source("r").distinct())
+        with pytest.raises(gw.errors.UnsupportedTypeError, match="holds nothing but nulls"):
+            circuit.step({"r": UNTYPED})

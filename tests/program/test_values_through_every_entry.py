@@ -406,7 +406,7 @@ TYPED: dict[str, tuple[Callable[[], Any], Any]] = {
     "decimals of Polars": (lambda: pl.DataFrame({"x": [Decimal("1.5"), None]}), [Decimal("1.5"), None]),
     "categories of Polars": (lambda: pl.DataFrame({"x": pl.Series(["a", None], dtype=pl.Categorical)}), ["a", None]),
     "an enumeration of Polars": (lambda: pl.DataFrame({"x": pl.Series(["a"], dtype=pl.Enum(["b", "a"]))}), ["a"]),
-    "nothing but nulls of Polars": (lambda: pl.DataFrame({"x": [None]}), UNSUPPORTED),
+    "nothing but nulls of Polars": (lambda: pl.DataFrame({"x": [None]}), [None]),
     "times of day of Polars": (lambda: pl.DataFrame({"x": [dt.time(1), None]}), [dt.time(1), None]),
     "durations of Polars": (lambda: pl.DataFrame({"x": [dt.timedelta(1), None]}), [dt.timedelta(1), None]),
     "a lazy frame of Polars": (lambda: pl.LazyFrame({"x": [1, None]}), [1, None]),
