@@ -13,6 +13,8 @@ from io import BufferedReader
 from pathlib import Path
 from typing import IO, Final, cast
 
+import numpy as np
+
 from gpu_wcoj.errors import InputFileError, UsageError
 from gpu_wcoj.files.spec import STANDARD_INPUT, InputSpec
 
@@ -118,7 +120,7 @@ class Lines:
     Attributes
     ----------
     data
-        The bytes.
+        The bytes. Line ends and carriage returns within quotes are `INNER_LF` and `INNER_CR`.
     first
         The number of the first line in the file, counted from 1.
     """
@@ -126,12 +128,50 @@ class Lines:
     data: bytes
     first: int
 
+    def numbered(self) -> Iterator[tuple[int, bytes]]:
+        """Yield the lines with their numbers in the file."""
+        number = self.first
+        for line in self.data.split(b"\n"):
+            yield number, line
+            number += 1 + line.count(INNER_LF)
+
+
+INNER_LF, INNER_CR = b"\0", b"\x1d"
+"""What stands for line ends and carriage returns within quoted values; a text file has no zero byte."""
+
+
+def _closed(data: bytes, separator: str) -> tuple[bytes, bytes] | None:
+    """Return lines whose quoted values end in them, with their inner line ends replaced, and the rest.
+
+    None if no value with quotes has a line end in it, or some quote does not surely enclose a value.
+    """
+    text = np.frombuffer(b"\n" + data + b"\n", np.uint8)
+    quotes = np.flatnonzero(text == ord('"'))
+    ends = np.flatnonzero(text[:-1] == ord("\n"))[1:]
+    is_inner = np.searchsorted(quotes, ends) % 2 == 1
+    if not is_inner.any():
+        return None
+    opening, closing = quotes[::2], quotes[1::2]
+    edge = np.zeros(256, bool)
+    edge[[ord("\n"), ord("\r"), ord(separator), ord('"')]] = True
+    outer = ends[~is_inner]
+    if not (edge[text[opening - 1]].all() and edge[text[closing + 1]].all()):
+        return None
+    n = int(outer[-1]) if len(outer) else 0  # bytes of `data`, in front of which `text` has one more
+    lines = text[1 : n + 1].copy()
+    lines[ends[is_inner & (ends <= n)] - 1] = INNER_LF[0]
+    returns = np.flatnonzero(lines == ord("\r"))
+    inner = returns[np.searchsorted(quotes, returns + 1) % 2 == 1]
+    if INNER_CR not in data:
+        lines[inner] = INNER_CR[0]
+    return lines.tobytes(), data[n:]
+
 
 class TextFile:
     """A text file, unpacked if it is compressed, read in blocks of complete lines."""
 
-    def __init__(self, path: Path, skip: int) -> None:
-        self.path = path
+    def __init__(self, path: Path, skip: int, separator: str) -> None:
+        self.path, self._separator = path, separator
         self._file = open_bytes(path)
         self._unpacked = self._file
         self._is_at_end = False
@@ -170,6 +210,14 @@ class TextFile:
             data = remainder + chunk if remainder else chunk
             chunk, end = following, data.rfind(b"\n") + 1
             data, remainder = data[:end], data[end:]
+            if b"\0" in data:
+                raise InputFileError(
+                    f"'{self.path}' is not text: it holds zero bytes.\n"
+                    "  Say format=parquet or format=arrow if that is what it is."
+                )
+            if self._separator != " " and b'"' in data and (closed := _closed(data, self._separator)) is not None:
+                is_open = closed[1] and not following and not remainder  # then the quote has no end
+                data, remainder = (closed[0] + closed[1], b"") if is_open else (closed[0], closed[1] + remainder)
             if len(remainder) > LINE_BYTES:
                 raise InputFileError(
                     f"'{self.path}', line {line + data.count(10)}: longer than {LINE_BYTES >> 20} MiB.\n"
@@ -179,7 +227,7 @@ class TextFile:
                 data, line, to_skip = _without_lines(data, line, to_skip)
             if data:
                 yield Lines(data, line)
-                line += data.count(b"\n")
+                line += data.count(b"\n") + data.count(INNER_LF)
 
     def _read(self) -> bytes:
         try:

@@ -27,7 +27,7 @@ from gpu_wcoj.data.column import BoolArray
 from gpu_wcoj.data.schema import DataType
 from gpu_wcoj.errors import InputFileError, counted
 from gpu_wcoj.files import formats
-from gpu_wcoj.files.formats import BOM, Lines, TextFile, is_facts
+from gpu_wcoj.files.formats import BOM, INNER_CR, INNER_LF, Lines, TextFile, is_facts
 from gpu_wcoj.files.record_batch import WEIGHT, RowBlock, fields_of_empty_file, make_block, numbered, select
 from gpu_wcoj.files.spec import ColumnName, InputSpec
 
@@ -423,7 +423,7 @@ class TextReader:
         self._spec = spec
         self._separator = separator
         self._is_blank_separated = separator == " "
-        self._file = TextFile(spec.path, spec.skip)
+        self._file = TextFile(spec.path, spec.skip, separator)
         try:
             self._blocks = self._file.blocks()
             first = self._next_rows()
@@ -488,15 +488,7 @@ class TextReader:
 
     def _next_rows(self) -> Lines | None:
         """Return the next lines that contain rows; None at the end of the file."""
-        for lines in self._blocks:
-            if b"\0" in lines.data:
-                raise InputFileError(
-                    f"'{self._spec.path}' is not text: it holds zero bytes.\n"
-                    "  Say format=parquet or format=arrow if that is what it is."
-                )
-            if self._first_row(lines) is not None:
-                return lines
-        return None
+        return next((lines for lines in self._blocks if self._first_row(lines) is not None), None)
 
     def _without_header(self, arity: int | None) -> int:
         """Return the number of fields of a file without lines that needs no header."""
@@ -528,8 +520,7 @@ class TextReader:
 
     def _row_lines(self, lines: Lines) -> list[int]:
         """Return the numbers of the lines that hold rows."""
-        rows = enumerate(lines.data.split(b"\n"), lines.first)
-        return [line_number for line_number, line in rows if self._is_row(line)]
+        return [line_number for line_number, line in lines.numbered() if self._is_row(line)]
 
     def _first_row(self, lines: Lines) -> int | None:
         """Return the number of the first line that holds a row; None if there is none."""
@@ -537,7 +528,7 @@ class TextReader:
         while (end := lines.data.find(b"\n", start)) >= 0:
             if self._is_row(lines.data[start:end]):
                 return line_number
-            start, line_number = end + 1, line_number + 1
+            start, line_number = end + 1, line_number + 1 + lines.data.count(INNER_LF, start, end)
         return None
 
     def _is_row(self, line: bytes) -> bool:
@@ -557,7 +548,8 @@ class TextReader:
         except UnicodeDecodeError:
             raise InputFileError(f"{self._place(line_number)}: not UTF-8 text.\n  Convert the file to UTF-8.") from None
         fields = self._fields(line_text, line_number)
-        following_lines = Lines(lines.data.split(b"\n", line_number - lines.first + 1)[-1], line_number + 1)
+        following = lines.data.split(b"\n", line_number - lines.first + 1)[-1]
+        following_lines = Lines(following, line_number + 1 + line.count(INNER_LF))
         header = self._spec.header
         if header is None:
             header = self._names_columns(fields, self._sample(following_lines), arity, changes)
@@ -624,7 +616,7 @@ class TextReader:
         if self._is_blank_separated:
             return line.split()
         try:
-            return next(csv.reader([line], delimiter=self._separator))
+            return [field.replace("\0", "\n") for field in next(csv.reader([line], delimiter=self._separator))]
         except csv.Error as error:
             raise InputFileError(
                 f"{self._place(line_number)}: {error}.\n  Mend the line, or set sep or skip."
@@ -728,7 +720,7 @@ class TextReader:
             if self._is_after_blank and inner:
                 line_number = lines.first - 1
             elif (at := inner.find(b"\n\n")) >= 0:
-                line_number = lines.first + inner[: at + 1].count(b"\n")
+                line_number = lines.first + inner[: at + 1].count(b"\n") + inner[:at].count(INNER_LF)
             elif inner.startswith(b"\n") and self._has_begun:
                 line_number = lines.first
             self._is_after_blank = len(data) - len(inner) > 1 if inner else self._is_after_blank or bool(data)
@@ -742,7 +734,8 @@ class TextReader:
             self._refuse_quotes(lines)
 
     def _refuse_quotes(self, lines: Lines) -> None:
-        for line_number, line in enumerate(lines.data.decode(errors="replace").split("\n"), lines.first):
+        for line_number, line_bytes in lines.numbered():
+            line = line_bytes.decode(errors="replace")
             try:
                 list(csv.reader([line.rstrip("\r")], delimiter=self._separator, strict=True))
             except csv.Error as error:
@@ -783,7 +776,7 @@ class TextReader:
             return pa.table({f"f{position}": pa.array([], types[position]) for position in used})
         if data.startswith(BOM):  # pyarrow would take it off, but only the start of a file is the place for it
             data = BOM + data
-        return pa_csv.read_csv(
+        table = pa_csv.read_csv(
             pa.BufferReader(_copied(data)),
             read_options=pa_csv.ReadOptions(
                 column_names=[f"f{i}" for i in range(self._n_fields)],
@@ -801,6 +794,11 @@ class TextReader:
                 strings_can_be_null=False,
             ),
         )
+        if INNER_LF in data:
+            for place, (name, kind) in enumerate(zip(table.schema.names, table.schema.types, strict=True)):
+                if pa.types.is_string(kind) or pa.types.is_binary(kind):
+                    table = table.set_column(place, name, _with_inner_ends(table.column(place)))
+        return table
 
     def _text_columns(self, lines: Lines) -> list[pa.Array]:
         """Return the columns in use as bytes, by the slow parser that knows every line."""
@@ -814,13 +812,13 @@ class TextReader:
             raise self._ragged(lines, *map(int, ragged.groups())) from None
         line_number = None
         if table.num_rows != _count_rows(data):
-            line_number = next(n for n, line in enumerate(data.split(b"\n"), lines.first) if line.count(b'"') % 2)
+            line_number = next(n for n, line in lines.numbered() if line.count(b'"') % 2)
         elif self._ends_in_quotes(data):
             line_number = self._row_lines(lines)[-1]
         if line_number is not None:
             raise InputFileError(
-                f"{self._place(line_number)}: a quoted value that does not end on its line.\n"
-                "  Values cannot hold line ends; every quote is closed on its line."
+                f"{self._place(line_number)}: a quoted value that does not end.\n"
+                "  Close the quote, and write a quote inside a quoted value twice."
             )
         return [column.combine_chunks() for column in table.columns]
 
@@ -837,12 +835,20 @@ class TextReader:
 
     def _ragged(self, lines: Lines, row: int, expected: int, actual: int) -> InputFileError:
         line_number = self._line_of(lines, row - 1)
-        line_text = lines.data.split(b"\n")[line_number - lines.first].decode(errors="backslashreplace").strip()
+        line_text = dict(lines.numbered())[line_number].decode(errors="backslashreplace").strip()
         return InputFileError(
             f"{self._place(line_number)}: {counted(actual, 'field')} where the lines before have {expected}:"
             f" '{line_text[:80]}'.\n"
             f"  {formats.ragged(self._spec)}"
         )
+
+
+def _with_inner_ends(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return texts with the line ends that they have in the file."""
+    for inner, end in ((INNER_LF, b"\n"), (INNER_CR, b"\r")):
+        pattern, by = (inner, end) if pa.types.is_binary(column.type) else (inner.decode(), end.decode())
+        column = pc.replace_substring(column, pattern=pattern, replacement=by)
+    return column
 
 
 def _copied(data: bytes) -> pa.Buffer:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
+import io
+import random
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
+import gpu_wcoj as gw
 from gpu_wcoj.errors import (
     InputFileError,
     UsageError,
@@ -169,3 +173,31 @@ def test_lines_of_json(tmp_path: Path, name: str):
 def test_names_need_a_header(tmp_path: Path):
     with pytest.raises(UsageError, match="no column 'src': its columns have no names"):
         read_text(tmp_path / "g.txt", "1 2\n", "?columns=src,dst")
+
+
+@pytest.mark.parametrize("block_bytes", [7, 40, 8 << 20])
+def test_quoted_values_may_hold_line_ends(tmp_path, monkeypatch, block_bytes):
+    monkeypatch.setattr("gpu_wcoj.files.formats.BLOCK_BYTES", block_bytes)
+    seed = random.randrange(2**32)
+    print("seed", seed)
+    draw = random.Random(seed)
+    path = tmp_path / "t.csv"
+    for _ in range(40):
+        texts = ["".join(draw.choices(["a", "ä", "\n", "\r\n", '"', ",", " "], k=draw.randrange(6))) for _ in range(9)]
+        rows = list(enumerate(["a", *texts]))
+        out = io.StringIO(newline="")
+        quoting = draw.choice([csv.QUOTE_MINIMAL, csv.QUOTE_NONNUMERIC])
+        writer = csv.writer(out, lineterminator=draw.choice(["\n", "\r\n"]), quoting=quoting)
+        writer.writerows([("n", "s"), *rows])
+        path.write_bytes(out.getvalue().encode())
+        assert sorted(gw.query("q(n, s) :- t(n, s).", t=f"{path}?header=yes").rows()) == rows, out.getvalue()
+
+
+def test_lines_are_counted_with_the_line_ends_in_values(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text('n,s\n1,"x\n\ny"\n2,z\n3,"a",b\n')
+    with pytest.raises(InputFileError, match="line 6: 3 fields where the lines before have 2"):
+        gw.query("q(n, s) :- t(n, s).", t=path)
+    path.write_text('n,s\n1,"x\ny"\n2,"z\n')
+    with pytest.raises(InputFileError, match="line 4: a quoted value that does not end"):
+        gw.query("q(n, s) :- t(n, s).", t=path)
