@@ -413,7 +413,7 @@ class BoundFunction:
                 failure = _failed_in_sql(sql_expressions.failure_of(self.function.expression, arrays)) or failure
         if isinstance(self.function, SqlFunction):
             shown_call = self.function.describe_call([f"{value!r:.80}" for value in shown])
-            failed = CalculationError(f"{where}{shown_call}", failure.why, SQL_REMEDY)
+            failed = CalculationError(shown_call, failure.why, SQL_REMEDY)
             failed.is_unsupported = isinstance(failure.cause, UnsupportedTypeError)
             return failed
         error = FunctionError(where, self.function.name, tuple(shown), failure.why, failure.value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -1023,7 +1024,8 @@ class _FailureSearch:
                 smallest = failure
         if smallest is not None:
             _, calculation, codes = smallest
-            where = f"in the rule '{self.query.rule}', "
+            is_written = "#" not in self.query.rule.partition("(")[0]
+            where = f"in the rule '{self.query.rule}', " * is_written  # helpers are not in the text
             if calculation.function is not None:
                 error = calculation.function.error_of(where, calculation.kinds, codes)
                 raise error from error.__cause__
@@ -1166,6 +1168,10 @@ def _without_calculations(query: DeltaQuery, names: set[str]) -> DeltaQuery:
     return DeltaQuery(query.rule, head, tuple(paths))
 
 
+_UNNAMED = re.compile(r"#\d* = ")
+"""The name of a calculation that has none in the text."""
+
+
 def _describe(calculation: Calculation, arguments: Sequence[int], execution: Execution) -> str:
     texts = list(map(str, arguments))
     for i, family in enumerate(calculation.families):
@@ -1177,7 +1183,7 @@ def _describe(calculation: Calculation, arguments: Sequence[int], execution: Exe
         elif family == "decimal":
             texts[i] = str(Decimal(arguments[i]).scaleb(-calculation.scales[i]))
     text = str(replace(calculation, arguments=tuple(texts)))
-    return text.removeprefix("# = ")  # part of a null-aware calculation, which has no name
+    return _UNNAMED.sub("", text)
 
 
 def _failure_reason(calculation: Calculation, arguments: Sequence[int]) -> str:

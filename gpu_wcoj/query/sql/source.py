@@ -205,11 +205,22 @@ class Place:
             ]
             spans += [span for piece in node.walk() if (span := self._keyword(piece)) is not None]
             if spans:
-                start, end = self._closed(min(begin for begin, _ in spans), max(stop for _, stop in spans) + 1)
+                start, end = min(begin for begin, _ in spans), max(stop for _, stop in spans) + 1
+                start, end = self._closed(self._start_of_call(node, start), end)
                 end += 2 * self.text.startswith("()", end)  # of a call without arguments
                 return self.span_at(start, end - start)
             node = node.parent
         return 1, 1, 1
+
+    def _start_of_call(self, node: Node, start: int) -> int:
+        """Return the position of a function's name, which calls with keywords in them do not record."""
+        from sqlglot import expressions as exp
+
+        if not isinstance(node, exp.Func) or "start" in node.meta:
+            return start
+        name = re.search(r"(\w+)\s*\(\s*$", self.text[:start])
+        names = (*type(node).sql_names(), *("STRING_AGG", "LISTAGG") * isinstance(node, exp.GroupConcat))
+        return name.start() if name is not None and name[1].upper() in names else start
 
     def _keyword(self, node: Node) -> tuple[int, int] | None:
         """Return first and last character of a function that is a keyword, or None.
