@@ -71,7 +71,7 @@ class ArrowRows:
 
 def _values(column: pa.ChunkedArray) -> list[Any]:
     """Return Python values; intervals without months are timedeltas, as those of the engine."""
-    values = column.to_pylist()
+    values: list[Any] = column.to_pylist()
     if str(column.type) != INTERVAL:
         return values
     return [

@@ -141,7 +141,7 @@ INNER_LF, INNER_CR = b"\0", b"\x1d"
 
 
 def _closed(data: bytes, separator: str) -> tuple[bytes, bytes] | None:
-    """Return lines whose quoted values end in them, with their inner line ends replaced, and the rest.
+    """Return lines in which all quoted values end, with inner line ends replaced, and the rest.
 
     None if no value with quotes has a line end in it, or some quote does not surely enclose a value.
     """

@@ -164,12 +164,14 @@ def test_length_is_of_texts():
         assert gw.query("SELECT LENGTH(s) AS n FROM r", r={"s": ["größe", None]}, dialect=dialect).rows() == [
             (None,), (5,),
         ]  # fmt: skip
-        with pytest.raises(TypeMismatchError, match="'strlen' takes a text, and 's' in .* is of type 'binary'"):
-            gw.view("SELECT LENGTH(s) AS n FROM r", r={"s": [b"abc"]}, dialect=dialect)
+        view = gw.view("SELECT LENGTH(s) AS n FROM r", r={"s": [b"abc", "ä".encode(), None]}, dialect=dialect)
+        assert sorted(view.snapshot().rows(), key=repr) == [(2,), (3,), (None,)]  # bytes
+    with pytest.raises(TypeMismatchError, match="'LENGTH.s.' has a value of type 'bytes'"):
+        gw.view("SELECT LENGTH(s) AS n FROM r", r={"s": [b"abc"]})
     with pytest.raises(UnsupportedError, match="'encoding' of LENGTH is not supported"):
         gw.view("SELECT LENGTH(s, 'utf8') AS n FROM r", r={"s": ["a"]}, dialect="postgres")
-    with pytest.raises(TypeMismatchError, match="'year' takes a date or a timestamp"):
-        gw.view("SELECT YEAR(s) AS n FROM r", r={"s": ["2020-01-01"]}, dialect="spark")
+    year = gw.view("SELECT YEAR(s) AS n FROM r", r={"s": ["2020-01-01"]}, dialect="spark")
+    assert year.snapshot().rows() == [(2020,)]
 
 
 @pytest.mark.drawn("dialect", share=4)

@@ -745,6 +745,15 @@ class ConditionWriter:
         value, kind = self.to_term(literal.value)
         for constant in literal.values:
             self.check_types((constant, None), (literal.value, kind), literal.span)
+            if (
+                kind == "date"
+                and isinstance(constant, Moment)
+                and not is_value(constant.value, DataType("date32[day]"))
+            ):
+                span = literal.span
+                raise TypeMismatchError(
+                    f"the time '{constant.value}' is in a list that is compared with dates.\n  Write dates."
+                ).at_place(self.text, span.line, span.column, span.width, "<where>")
         values = tuple(Constant(one.value) if isinstance(one, Moment) else one for one in literal.values)
         are_integers = [isinstance(constant.value, int) for constant in values]
         if kind in _FLOATS or (kind is None and not all(are_integers) and any(are_integers)):

@@ -418,7 +418,7 @@ class Coercion(RuleWriter):
         return tuple(values)
 
     def _call_of(self, op: str, node: Node, *constants: Constant) -> Make:
-        """Return a function from a value to a call, which refuses types that only DuckDB has the function of."""
+        """Return a function from a value to a call, for the types that the engine calls it with."""
 
         def made(values: Sequence[Expression]) -> Expression:
             (value,) = values

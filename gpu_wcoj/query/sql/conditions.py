@@ -6,6 +6,8 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from gpu_wcoj.arrow.constants import is_value
+from gpu_wcoj.data.schema import DataType
 from gpu_wcoj.errors import counted
 from gpu_wcoj.query.constant_folding import equality_key, fold_constants, negated, simplified_call
 from gpu_wcoj.query.ir import (
@@ -25,6 +27,7 @@ from gpu_wcoj.query.ir import (
     valued_variables,
     variables_of,
 )
+from gpu_wcoj.query.sql.coercion import group_of
 from gpu_wcoj.query.sql.duckdb_calls import NOT_NATIVE, DuckDBCalls
 from gpu_wcoj.query.sql.scope import MAX_CASES, Branch, Case, Conjunction, Scope, Values, as_text, is_date, literal
 from gpu_wcoj.query.sql.source import check_parts, has_query
@@ -1121,12 +1124,25 @@ class Conditions(DuckDBCalls):
                     tuple(self.unify_pair(a, b, node)[1] for a, b in zip(values, row, strict=True)) for row in rows
                 ]
                 lefts = [self.unify_pair(a, b, node)[0] for a, b in zip(values, rows[0], strict=True)]
-                distinct_rows = {self._row_key(row, lefts): row for row in fitted if NULL not in row}
-                if all(isinstance(operand, Constant) for operand in lefts):
+                distinct_rows = {
+                    self._row_key(row, lefts): row
+                    for row in fitted
+                    if NULL not in row and all(map(self._may_equal, lefts, row))
+                }
+                if not distinct_rows:
+                    result += [there] * negated
+                elif all(isinstance(operand, Constant) for operand in lefts):
                     result += [there] if (self._row_key(lefts, lefts) in distinct_rows) != negated else []
-                    continue
-                result += self._in_relation(there, lefts, list(distinct_rows.values()), negated)
+                else:
+                    result += self._in_relation(there, lefts, list(distinct_rows.values()), negated)
         return result
+
+    def _may_equal(self, left: Expression, value: Expression) -> bool:
+        """Return False for a constant that no value of a time's type equals, as an hour beside dates."""
+        kind = self.kind(left)
+        if kind is None or group_of(kind) != "time" or not isinstance(value, Constant):
+            return True
+        return not isinstance(value.value, str) or is_value(value.value, DataType(kind))
 
     def _row_key(self, row: Sequence[Expression], compared: Sequence[Expression]) -> tuple[object, ...]:
         """Return a key that rows of constants share if they equal the same compared values."""

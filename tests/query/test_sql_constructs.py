@@ -1,0 +1,58 @@
+"""Constructs of SQL as queries and as views over ticks, beside DuckDB."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+import gpu_wcoj as gw
+from bench.sql.measure import Rival, ask, follow
+from bench.sql.tables import tables
+
+KEPT = [
+    "SELECT [x FOR x IN [1, 2, 3] IF x > 1]",
+    "SELECT id, [y * dept FOR y IN [id, dept] IF y > 2] FROM emp",
+    "SELECT [[y + z FOR y IN [1, 2]] FOR z IN [id, 10]] FROM emp",
+    "SELECT DATE '2024-01-31' + INTERVAL 1 MONTH, DATE '2024-03-31' - INTERVAL 1 MONTH",
+    "SELECT INTERVAL 1 YEAR > INTERVAL 11 MONTH, INTERVAL 3 DAY + INTERVAL 5 HOUR",
+    "SELECT id FROM sale WHERE day > DATE '2024-03-01' - INTERVAL 1 MONTH",
+    "SELECT id FROM sale WHERE day + INTERVAL 30 DAY > (SELECT max(day) FROM sale)",
+    "SELECT id FROM sale WHERE age(moment, TIMESTAMP '2023-01-15') > INTERVAL 13 MONTH",
+    "SELECT id FROM sale WHERE moment - (SELECT min(moment) FROM sale) > INTERVAL (qty) DAY",
+    "SELECT s.id FROM sale s JOIN emp e ON s.emp = e.id AND s.moment - e.hired > INTERVAL 1 YEAR",
+    "SELECT id FROM sale WHERE day < TIMESTAMP '2024-03-01 10:00:00' OR moment = DATE '2024-02-28'",
+    "SELECT id FROM sale WHERE day IN (TIMESTAMP '2024-03-03 00:00:00', TIMESTAMP '2024-01-05 01:00:00')",
+    "SELECT CAST(avg(day) AS DATE), CAST(avg(moment) AS DATE) FROM sale",
+    "SELECT emp FROM sale GROUP BY emp HAVING avg(day) > DATE '2024-02-01'",
+    "SELECT emp, median(moment) AS d FROM sale GROUP BY emp HAVING median(moment) > TIMESTAMP '2024-02-01 00:00:00'",
+    "SELECT emp, any_value(day) AS d FROM sale WHERE id < 4 GROUP BY emp HAVING any_value(day) > DATE '2024-02-01'",
+    "SELECT id, lag(day) OVER (ORDER BY id) AS p FROM sale QUALIFY lag(day) OVER (ORDER BY id) >= DATE '2024-02-10'",
+    "SELECT dept, string_agg(name, ',' ORDER BY name) AS s FROM emp GROUP BY dept HAVING s > 'B'",
+    "SELECT id, len([id, dept]), length(name), CAST(salary AS DECIMAL(30, 4)) > id FROM emp",
+]
+"""Statements that are queries and views of the engine."""
+ONCE = {
+    "SELECT age(TIMESTAMP '2024-03-01', TIMESTAMP '2023-01-15')": "has months",
+    "SELECT id, INTERVAL (id) MONTH FROM emp": "has months",
+    "SELECT max(age(moment, TIMESTAMP '2023-01-15')) FROM sale": "has months",
+    "SELECT id, name FROM emp ORDER BY id OFFSET 2": "OFFSET without LIMIT",
+}
+"""Statements that DuckDB answers as queries, and what a view says."""
+
+
+@pytest.mark.parametrize("text", KEPT)
+def test_queries_and_views(text):
+    seed = random.randrange(2**16)
+    print("seed", seed)
+    outcome = ask(text, tables(), Rival(tables()))
+    assert (outcome.worker, outcome.wrong) == ("engine", ""), outcome.why
+    assert follow(text, tables(), 4, seed, 1) == "exact"
+
+
+@pytest.mark.parametrize("text", ONCE)
+def test_what_no_view_keeps_is_answered_once(text):
+    outcome = ask(text, tables(), Rival(tables()))
+    assert (outcome.worker, outcome.wrong) == ("DuckDB", "")
+    with pytest.raises(gw.GpuWcojError, match=ONCE[text]):
+        gw.view(text, tables())
