@@ -1138,7 +1138,7 @@ class Conditions(DuckDBCalls):
         return result
 
     def _may_equal(self, left: Expression, value: Expression) -> bool:
-        """Return False for a constant that no value of a time's type equals, as an hour beside dates."""
+        """Return False for a constant that no value of a time's type equals."""
         kind = self.kind(left)
         if kind is None or group_of(kind) != "time" or not isinstance(value, Constant):
             return True
