@@ -151,6 +151,20 @@ def as_weighted(
     return None
 
 
+def may_be_feed(names: Collection[str], n_columns: int) -> bool:
+    """Return True if a table of these columns may be changes of a relation in a known format.
+
+    Examples
+    --------
+    >>> may_be_feed(["src", "dst", "op"], 2), may_be_feed(["src", "dst", "cost"], 2)
+    (True, False)
+    """
+    is_coded = any(
+        coded.column in names and len({*names} - {coded.column, *coded.beside}) == n_columns for coded in CODED.values()
+    )
+    return is_coded or {*ENVELOPE} <= {*names} or not {*ENVELOPE_COLUMNS}.isdisjoint(names)
+
+
 def _weights(codes: pa.Array, coded: Coded, called: str, what: str) -> npt.NDArray[np.int64]:
     """Return the weight of each code."""
     is_text = isinstance(coded.inserts[0], str)

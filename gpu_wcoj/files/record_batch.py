@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from gpu_wcoj.arrow.change_feeds import may_be_feed
 from gpu_wcoj.data.column import Int64Array
 from gpu_wcoj.data.rows import weight_among, weight_name
 from gpu_wcoj.errors import InputFileError, MemoryBudgetError, UsageError, WeightError, counted, listed, nearest
@@ -53,7 +54,8 @@ def select(spec: InputSpec, n_columns: int, names: Sequence[str] | None, arity: 
     """Select the columns of `spec` among `n_columns`, whose names, if any, are `names`.
 
     Without ``columns`` these are all but weight and tick. Among changes, one column too many that is called
-    ``weight`` is the weight; where no number of columns is asked for (`arity` is None), any that is called so.
+    ``weight`` is the weight; where no number of columns is asked for (`arity` is None), any that is called so. Changes
+    in a known format may have the columns of the format, too.
 
     Raises
     ------
@@ -74,7 +76,8 @@ def select(spec: InputSpec, n_columns: int, names: Sequence[str] | None, arity: 
         if changes and weight is None and names is not None and WEIGHT in names and arity in (None, len(rows) - 1):
             weight = names.index(weight_among(names) or WEIGHT)
             rows = tuple(position for position in rows if position != weight)
-    if arity is not None and len(rows) != arity:
+    is_feed = changes and names is not None and weight is None and arity is not None and may_be_feed(names, arity)
+    if arity is not None and len(rows) != arity and not is_feed:
         raise UsageError(_wrong_arity(spec, len(rows), n_columns, names, arity, weight, tick))
     program_names = [name for name, _ in spec.declared or spec.expected]
     if names is not None and spec.columns is None and len(program_names) == len(rows):

@@ -106,6 +106,31 @@ def test_changes_alone_tell_the_columns(place, capfd):
     assert len(ticks) == 2
 
 
+@pytest.mark.parametrize("feed", ["op.csv", "cdf.parquet", "debezium.json?format=json"])
+@pytest.mark.parametrize("program", [("hop(a, c) :- e(a, b), e(b, c).", "hop"), ("SELECT src, dst FROM e", "answer")])
+def test_change_feeds(place, capfd, feed, program):
+    (place / "e.csv").write_text("src,dst\n1,2\n2,3\n")
+    (place / "op.csv").write_text("op,src,dst\nd,2,3\nc,2,2\nc,7,8\nd,7,8\n")
+    pq.write_table(
+        pa.table({
+            "src": [2, 2, 7, 7], "dst": [3, 2, 8, 8], "_change_type": ["delete", "insert", "insert", "delete"],
+            "_commit_version": [1, 1, 1, 2],
+        }),
+        "cdf.parquet",
+    )  # fmt: skip
+    events = [{"op": "u", "before": {"src": 2, "dst": 3}, "after": {"src": 2, "dst": 2}}]
+    (place / "debezium.json").write_text("\n".join(map(json.dumps, events)))
+    text, output = program
+    (place / "p").write_text(text)
+    language = ("--language", "sql") if output == "answer" else ()
+    main(["run", "p", *language, "--input", "e=e.csv", "--changes", f"e={feed}", "--output", "out"])
+    total = Counter()
+    for row in pq.read_table(f"out/{output}").to_pylist():
+        total[tuple(row.values())[:2]] += row["weight"]
+    expected = {(1, 2): 1, (2, 2): 1}
+    assert {row: weight for row, weight in total.items() if weight} == expected
+
+
 def test_columns_without_names_are_numbered(place, capfd):
     (place / "plain.txt").write_text("1 2\n2 3\n")
     text = "SELECT c0 FROM e WHERE c1 > 2"
