@@ -164,7 +164,7 @@ def test_reading_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         read(Path("/proc/self/mem"))
     path = tmp_path / "g.txt"
     path.write_text("1 2\n")
-    file = formats.TextFile(path, 0)
+    file = formats.TextFile(path, 0, ",")
     with Path("/proc/self/mem").open("rb", buffering=0) as broken:
         monkeypatch.setattr(file, "_unpacked", broken)
         with pytest.raises(InputFileError, match="g.txt' cannot be read: Input/output error"):
