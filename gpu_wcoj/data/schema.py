@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Final, Literal
 
 from gpu_wcoj.errors import SchemaError, TypeMismatchError, UnsupportedTypeError, nearest
 
@@ -56,7 +56,7 @@ _IN_BYTES = ("binary", "wide", "uuid", "nested")
 """Families whose values are stored as bytes in a dictionary."""
 _WITH_UNITS = ("timestamp", "zoned", "time", "duration")
 """Families whose codes count units of time."""
-POINTS = frozenset(("date", "timestamp"))
+POINTS: Final = frozenset(("date", "timestamp"))
 """Families of points in time without a zone; a date is its midnight."""
 NO_DECIMAL = -(1 << 63)
 """A code that no decimal has; it stands for a constant that no value of the column equals."""
@@ -200,7 +200,7 @@ class DataType:
         >>> DataType("date32[day]").converts_to(DataType("timestamp[us]"))
         True
         """
-        return self.family == operand.family or {self.family, operand.family} == POINTS
+        return self.family == operand.family or POINTS.issuperset((self.family, operand.family))
 
     @property
     def scale(self) -> int | None:
