@@ -26,11 +26,13 @@ from gpu_wcoj.costs import (
     WRITTEN_PREFIX,
 )
 from gpu_wcoj.join.generic import (
+    MAX_MERGED_FRACTION,
     GenericJoin,
     MeasuredJoin,
     Split,
     can_count_last_step,
     count_twin_pairs,
+    estimate_distinct,
     estimate_values,
     group_key,
     split,
@@ -58,14 +60,14 @@ INITIAL_GATHERED = 1 << 14
 MIN_MERGED = 1024
 """Prefixes below which they are not merged."""
 
+MIN_WIDE, WIDE_VALUES = 16, 1 << 13
+"""Prefixes, at least, that are merged though they are fewer than `MIN_MERGED`, and the values that they propose."""
+
 MIN_SUMMED = 64
 """Prefixes of a path from which on variables are eliminated."""
 
 MAX_DISTINCT_FRACTION = 0.5
 """Fraction of distinct prefixes up to which range sums are used."""
-
-MAX_MERGED_FRACTION = 0.7
-"""Fraction of distinct prefixes up to which they are merged, if several steps follow."""
 
 MAX_TOTAL_WEIGHT = 1 << 62
 """Total weight above which prefixes are not merged further, so that no weight leaves int64."""
@@ -357,7 +359,7 @@ class Summing:
         In the latter case the question is not asked again.
         """
         keys = self._keys(self._drop_unread(prefixes, steps))
-        if keys and self._estimate_distinct(keys) > len(prefixes) * MAX_DISTINCT_FRACTION:
+        if keys and estimate_distinct(keys, self.join.backend) > len(prefixes) * MAX_DISTINCT_FRACTION:
             self._distinct.add(-len(steps))
             return None
         return keys
@@ -421,7 +423,7 @@ class Summing:
         keys = self._keys(merged)
         if not keys:
             return [_merge_all(merged, exact_sum(backend, _weights(merged, xp)), xp)]
-        if self._estimate_distinct(keys) > n * self._max_distinct(steps):
+        if estimate_distinct(keys, backend) > n * self._max_distinct(steps):
             self._distinct.add(len(steps))
             return pieces
         self.allowance.sorted_rows += n
@@ -434,16 +436,26 @@ class Summing:
     def _is_expensive(self, steps: tuple[Step, ...], pieces: Sequence[Prefixes]) -> bool:
         """Return whether the steps may cost more than merging prefixes does.
 
-        Some prefixes run the last step first, as a measurement.
+        Few prefixes cost more if they propose many values. Some of many run the last step first, as a measurement.
         """
         if sum(map(len, pieces)) < MIN_MERGED:
-            return False
+            return self.join.backend.device is None and self._is_wide(steps, pieces)
         if len(steps) != 1 or self.join.backend.device is not None or not steps[0].is_plain:
             return True
         rows, cost = self._last_step
         if rows and cost <= MERGED_PREFIX * rows:
             self._distinct.add(1)
         return cost > MERGED_PREFIX * rows
+
+    def _is_wide(self, steps: Sequence[Step], pieces: Sequence[Prefixes]) -> bool:
+        """Return whether few prefixes propose many values at the first step."""
+        if sum(map(len, pieces)) < MIN_WIDE or steps[0].is_lookup:
+            return False
+        return self._values(steps[0], pieces) > WIDE_VALUES
+
+    def _values(self, step: Step, pieces: Sequence[Prefixes]) -> float:
+        """Return the number of values that the prefixes propose, approximately."""
+        return sum(float(estimate_values(self.join, piece, step)) for piece in pieces)
 
     def _max_distinct(self, steps: tuple[Step, ...]) -> float:
         """Return the fraction of distinct prefixes up to which merging pays."""
@@ -479,15 +491,6 @@ class Summing:
                 keys.append(prefixes.positions[row])
                 row += 1
         return [*shared, *unshared, *prefixes.values.values()]
-
-    def _estimate_distinct(self, keys: Sequence[Int64Array]) -> float:
-        """Estimate the number of distinct rows, by empty slots of a hash table."""
-        backend, n = self.join.backend, len(keys[0])
-        size = 1 << (2 * n - 1).bit_length()
-        table = backend.xp.zeros(size, np.bool_)
-        table[(backend.kernels.hash_rows(keys) & np.uint64(size - 1)).astype(np.int64)] = True
-        (taken,) = numbers(backend, table.sum())
-        return -size * math.log(max(1 - taken / size, 1 / size))
 
     def _drop_unread(self, prefixes: Prefixes, steps: Sequence[Step]) -> Prefixes:
         """Return the prefixes with only the values that the steps or the head read."""
@@ -531,9 +534,6 @@ def charge_share(allowance: Allowance, join: GenericJoin, share: float, scale: f
         allowance.limit = limit
     allowance.before -= int((1 - share) * (allowance.cost(join) - before))
 
-
-MIN_WIDE, WIDE_VALUES = 16, 1 << 13
-"""Prefixes, at least, that are merged though they are fewer than `MIN_MERGED`, and the values that they propose."""
 
 MIN_VALUES = 1.0
 """Values that a prefix proposes at a last step, at least, where it is merged with equal ones before."""
@@ -589,18 +589,15 @@ class Merging(Summing):
             yield from self._discounted(piece, steps[1:], depth - 1)
 
     def merge_pieces(self, pieces: list[Prefixes], steps: tuple[Step, ...]) -> list[Prefixes]:
-        """Merge pieces as sums do, also few of them that propose many values."""
+        """Merge pieces as sums do; without weights if a prefix only has to exist."""
         merged = super().merge_pieces(pieces, steps)
         return merged if self.adds else [replace(piece, weights=None) for piece in merged]
 
     def _is_expensive(self, steps: Sequence[Step], pieces: Sequence[Prefixes]) -> bool:
         n = sum(map(len, pieces))
-        if n < MIN_WIDE or (len(steps) > 1 and n >= MIN_MERGED):
-            return n >= MIN_MERGED
-        if steps[0].is_lookup:
-            return False
-        values = sum(float(estimate_values(self.join, piece, steps[0])) for piece in pieces)
-        return values > (MIN_VALUES * n if n >= MIN_MERGED else WIDE_VALUES)
+        if n < MIN_MERGED:
+            return self._is_wide(steps, pieces)
+        return len(steps) > 1 or (not steps[0].is_lookup and self._values(steps[0], pieces) > MIN_VALUES * n)
 
 
 def _weights(prefixes: Prefixes, xp: Any) -> Int64Array:

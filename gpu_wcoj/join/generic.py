@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import prod
+from math import log, prod
 from typing import Any
 
 import numpy as np
@@ -39,7 +39,7 @@ from gpu_wcoj.join.prefixes import (
     weights_of_rows,
 )
 from gpu_wcoj.kernels.protocol import N_WORK, PROBES, SURVIVORS, Choice, IndexArray, Int64Array
-from gpu_wcoj.zset.arrays import BoolArray, positions, stacked
+from gpu_wcoj.zset.arrays import BoolArray, numbers, positions, stacked
 from gpu_wcoj.zset.index import IndexedZSet
 
 # Checks of a step after its variables are bound: calculations, conditions, negated atoms.
@@ -280,8 +280,11 @@ SORT_FROM = 4096
 MIN_REDUCTION = 2
 """Least ratio of prefixes to distinct combinations of positions at which they are sorted."""
 
-SORT_WIDE_FROM, WIDE_PREFIX = 2048, 64
-"""Prefixes from which on they are sorted in any case, if each proposes as many values: many may be of one hub."""
+SORT_WIDE_FROM, WIDE_PREFIX = 64, 32
+"""Prefixes from which on they are compared in any case, if each proposes as many values: many may be of one hub."""
+
+MAX_MERGED_FRACTION = 0.7
+"""Fraction of distinct prefixes up to which these are compared, and merged if several steps follow."""
 
 SORT_EQUAL_FROM, EQUAL_PREFIX = 16, 8
 """Prefixes from which on they are sorted if each proposes as many values, and half of them are equal for certain."""
@@ -362,6 +365,8 @@ def group_prefixes(prefixes: Prefixes, steps: Sequence[Step], join: GenericJoin)
     is_few = len(prefixes) < SORT_FROM or not is_reduced
     if is_few and not _propose_many(prefixes, steps[0], join, EQUAL_PREFIX if is_reduced else WIDE_PREFIX):
         return prefixes, group
+    if not is_reduced and estimate_distinct(look, backend) > len(prefixes) * MAX_MERGED_FRACTION:
+        return prefixes, group
     firsts, indices = group_rows(look, backend)
     return prefixes.gather(firsts, backend.xp), indices if group is None else indices[group]
 
@@ -373,6 +378,15 @@ def group_rows(columns: Sequence[Int64Array], backend: Backend) -> tuple[IndexAr
     group: Int64Array = backend.xp.empty(n, np.int64)
     group[order] = run_indices(starts, n, backend)
     return order[starts], group
+
+
+def estimate_distinct(columns: Sequence[Int64Array], backend: Backend) -> float:
+    """Estimate the number of distinct rows, by empty slots of a hash table. Waits once for a device."""
+    size = 1 << (2 * len(columns[0]) - 1).bit_length()
+    table = backend.xp.zeros(size, np.bool_)
+    table[(backend.kernels.hash_rows(columns) & np.uint64(size - 1)).astype(np.int64)] = True
+    (taken,) = numbers(backend, table.sum())
+    return -size * log(max(1 - taken / size, 1 / size))
 
 
 def _propose_many(prefixes: Prefixes, step: Step, join: GenericJoin, n_values: int) -> bool:
@@ -621,7 +635,8 @@ class GenericJoin:
         Python integers, on the host. The bound is of their magnitudes, or None if only the counts tell it; one that
         follows from the state avoids waiting for a device.
 
-        Parts of the remaining variables that share no atom and no condition are counted separately and multiplied.
+        Parts of the remaining variables that share no atom and no condition are counted separately and multiplied. On
+        the host, prefixes without a binding of one part are left out of the next.
         """
         if not steps:
             return self.backend.xp.ones(len(prefixes), np.int64), 1
@@ -631,11 +646,22 @@ class GenericJoin:
         is_whole = len(steps) == 1 or steps[0].is_lookup
         parts = (steps,) if is_whole else split_independent(tuple(steps))
         product, bound = self._count_part(prefixes, parts[0])
+        n_prefixes, left = len(prefixes), None
         for part in parts[1:]:
+            nonzero = np.flatnonzero(product) if self.backend.device is None else None
+            if nonzero is not None and len(nonzero) < len(product):
+                left = nonzero if left is None else left[nonzero]
+                prefixes, product = prefixes.gather(nonzero, self.backend.xp), product[nonzero]
+            if len(prefixes) == 0:
+                break
             factor, factor_bound = self._count_part(prefixes, part)
             bound = None if bound is None or factor_bound is None else bound * factor_bound
             product = multiply_exactly(product, factor, self.backend, bound)
-        return product, bound
+        if left is None:
+            return product, bound
+        counts: Int64Array = np.zeros(n_prefixes, product.dtype)
+        counts[left] = product
+        return counts, bound
 
     def _count_part(self, prefixes: Prefixes, steps: Sequence[Step]) -> tuple[Int64Array, int | None]:
         """Count one independent part, once for each group of prefixes that are equal for it."""
