@@ -218,14 +218,20 @@ class _Pushing:
         self.derived: set[str] = set()
 
     def run(self) -> Pushed:
-        for members in reversed(components(reads_of(self.source))):
-            if any(name in self.complete or name in self.failing for name in members):
+        waiting = [
+            members
+            for members in reversed(components(reads_of(self.source)))
+            if not any(name in self.complete or name in self.failing for name in members)
+        ]
+        # Rules of asked values read heads, too: a head that one of them reads has a second reader.
+        waiting = [members for members in waiting if not self._inline(members)]
+        for members in waiting:
+            if self._inline(members):
                 continue
             self.derived = self._find_derived(members)
             if len(members) == 1 and members[0] in self.sources:
                 self._pass_on(members[0])
-                continue
-            if not self._inline(members):
+            else:
                 self._restrict(members)
         draft = self.draft
         if not draft.partial:
@@ -336,6 +342,7 @@ class _Pushing:
         (name, *more) = members
         if more or name in self.loops or name in self.extremes or name in self.typed or self._helpers_of(members):
             return False
+        self.derived = self._find_derived(members)
         rules = [rule for rule in self.draft.rules if rule.head.relation == name]
         reading = [rule for rule in self.draft.rules if _reads(rule, name)]
         heads = {rule.head.relation for rule in reading}
