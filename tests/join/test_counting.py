@@ -47,6 +47,46 @@ def test_prefixes_that_differ_in_hidden_variables_are_counted_once():
     assert looked_at(program) <= work + 10
 
 
+FAR = [(a, 0) for a in range(1, 2000)]  # a bound of the positions says nothing about few prefixes then
+FEW = {
+    "at the last step": (
+        "h(x) :- v(x, y), w(y, a), r(a, b), s(a, b).",
+        {"w": [(y, 0) for y in range(200)], "r": [*HUB, *FAR], "s": [*HUB, *FAR]},
+        200 * 1000,
+    ),
+    "before further steps": (
+        "h(x) :- v(x, a), r(a, b), s(b, y), t(y, z), u(z, b).",
+        {"r": [(0, 0), *FAR], "s": [*HUB, *FAR], "t": [(y, y) for y in range(2000)], "u": [(z, 0) for z in range(900)]},
+        200 * 900,
+    ),
+}
+
+
+@pytest.mark.usefixtures("large_ticks")
+@pytest.mark.parametrize("name", FEW)
+@BAGS
+def test_few_prefixes_of_one_hub_are_counted_once(name, bag):
+    text, held, expected = FEW[name]
+    program = gw.Program(text, bag=bag, threads=1, inputs=["v", *held])
+    program.load(held)
+    assert program.step_counts({"v": [(x, x if "w" in held else 0) for x in range(200)]})["h"].net == (
+        expected if bag else 200
+    )
+    assert looked_at(program) <= 12_000
+
+
+@pytest.mark.usefixtures("large_ticks")
+def test_a_prefix_without_a_binding_of_one_part_is_left_out_of_the_next():
+    text = "h(x) :- v(x), r(x, a), s(a, b), t(b, x), r(x, c), s(c, d), u(d, x)."
+    program = gw.Program(text, bag=True, threads=1, inputs=["v", "r", "s", "t", "u"])
+    pairs = [(x, 10 * x + k) for x in range(100) for k in range(10)]
+    crossed = [(b, a) for a, b in pairs]
+    closed = [(b, x if x < 2 else (x + 1) % 100) for b, x in crossed]
+    program.load({"r": pairs, "s": [(b, b) for _, b in pairs], "t": closed, "u": crossed})
+    assert program.step_counts({"v": [(x,) for x in range(100)]})["h"].net == 2 * 10 * 10
+    assert looked_at(program) <= 5_000
+
+
 @pytest.mark.usefixtures("large_ticks")
 @pytest.mark.parametrize("weight", [1, 2])
 def test_a_value_that_two_conditions_exclude_is_left_out_once(weight):

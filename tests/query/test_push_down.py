@@ -133,6 +133,17 @@ def test_rules_are_kept(name):
     assert not pushed.partial
 
 
+@pytest.mark.parametrize("order", [(0, 1, 2), (1, 0, 2)])
+def test_a_helper_that_asked_values_would_read_is_written_into_its_reader(order):
+    """The order of rules decides which head is visited first."""
+    rules = "p(k, v, w) :- h(k, v), g(k, w).", "n(v, x) :- h(v, y), g(y, x).", "q(k, w) :- s(k), p(k, v, w), !n(v, w)."
+    found = push_down(desugar(parse(" ".join(rules[number] for number in order))), ["q"], is_single=True).rules
+    assert _plain(str(found)) == (
+        "n(v, x) :- asked#1(v), h(v, y), g(y, x). q(k, w) :- s(k), h(k, v), g(k, w), !n(v, w). "
+        "asked#1(v) :- h(k, v), s(k)."
+    )
+
+
 def test_two_heads_do_not_restrict_each_other():
     text = "p(y) :- e(y, w), e(w, _). r(y) :- f(y, w), f(w, _). q(y) :- p(y), r(y)."
     rules = push_down(parse(text), ["q"]).rules
