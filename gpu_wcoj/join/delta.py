@@ -747,8 +747,10 @@ class IncrementalGenericJoin(PathRunner):
             elif n := matches.rows.shape[1]:
                 yield Piece(self._head_columns(matches.values(path), n), sign)
         self.check_cost()
-        for piece, piece_sign, max_merged, counts, bound in self.run_paths(remaining_paths, phase, enumerate_block):
-            self.check_cost()
+        listed = self.run_paths(remaining_paths, phase, enumerate_block)
+        for number, (piece, piece_sign, max_merged, counts, bound) in enumerate(listed):
+            if number > 0:  # the last piece is kept, whatever it has cost
+                self.check_cost()
             weights: Int64Array | int = piece_sign
             if piece.weights is not None:
                 weights = piece.weights if self.execution.weighted else piece.weights * piece_sign

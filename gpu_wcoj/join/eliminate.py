@@ -218,14 +218,16 @@ class BudgetedJoin(MeasuredJoin):
     is_sample: bool = False
 
     def extend(self, prefixes: Prefixes, step: Step) -> Iterator[tuple[Int64Array, Prefixes]]:
-        """See `GenericJoin.extend`."""
+        """See `GenericJoin.extend`. A piece that exceeds the limit is lost only if more work follows."""
+        self.allowance.check(self)
         self._refuse_wide(prefixes, step)
         extended = GenericJoin.extend(self, prefixes, step) if self.meter is None else super().extend(prefixes, step)
         allowance = self.allowance
         cost, n_read = (allowance.cost(self), self._n_read(step)) if self.is_sample else (0, 0)
-        for parent, piece in extended:
+        for number, (parent, piece) in enumerate(extended):
+            if number > 0:
+                allowance.check(self)
             allowance.rows += len(piece)
-            allowance.check(self)
             yield parent, piece
             if self.is_sample and (n_new := self._n_read(step) - n_read) >= MAX_SAMPLED_VALUES:
                 # all values cost as much in proportion, and so does what was done with them
@@ -257,6 +259,7 @@ class BudgetedJoin(MeasuredJoin):
         return super()._count_part(prefixes, steps)
 
     def _count_last(self, prefixes: Prefixes, step: Step) -> tuple[Int64Array, int | None] | None:
+        self.allowance.check(self)
         if len(step.atoms) > 1:
             self._refuse_wide(prefixes, step)
         counted = GenericJoin._count_last if self.meter is None else MeasuredJoin._count_last
