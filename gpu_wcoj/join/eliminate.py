@@ -218,7 +218,7 @@ class BudgetedJoin(MeasuredJoin):
     is_sample: bool = False
 
     def extend(self, prefixes: Prefixes, step: Step) -> Iterator[tuple[Int64Array, Prefixes]]:
-        """See `GenericJoin.extend`. A piece that exceeds the limit is lost only if more work follows."""
+        """See `GenericJoin.extend`. A piece beyond the limit is lost only if more work follows."""
         self.allowance.check(self)
         self._refuse_wide(prefixes, step)
         extended = GenericJoin.extend(self, prefixes, step) if self.meter is None else super().extend(prefixes, step)

@@ -381,7 +381,10 @@ def group_rows(columns: Sequence[Int64Array], backend: Backend) -> tuple[IndexAr
 
 
 def estimate_distinct(columns: Sequence[Int64Array], backend: Backend) -> float:
-    """Estimate the number of distinct rows, by empty slots of a hash table. Waits once for a device."""
+    """Estimate the number of distinct rows, by the empty slots of a hash table.
+
+    Waits once for a device.
+    """
     size = 1 << (2 * len(columns[0]) - 1).bit_length()
     table = backend.xp.zeros(size, np.bool_)
     table[(backend.kernels.hash_rows(columns) & np.uint64(size - 1)).astype(np.int64)] = True
