@@ -115,3 +115,15 @@ def test_a_dear_change_is_not_begun(monkeypatch):
     anew.step({"e": rows[6_000:]})
     assert "listed afresh" in program.explain()
     assert counted(program) < 1.2 * counted(anew)
+
+
+@pytest.mark.usefixtures("large_ticks")
+def test_a_change_that_exceeds_its_limit_at_its_end_is_kept():
+    """One step looks at all values of a hub, which costs more than the limit, and nothing is left to do."""
+    program = gw.Program("h(a, c) :- e(a, b), f(b, c), g(c).", backend="cpu", threads=1)
+    hub = np.arange(0, 40_000, 2)
+    program.step({"e": [(0, 1)], "f": np.stack([np.zeros_like(hub), hub], 1), "g": (hub + (hub % 100 > 0))[:, None]})
+    program.step({"e": [(7, 0)]})
+    assert len(program.relation("h")) == 400
+    assert "afresh" not in program.explain()
+    assert counted(program) < 50_000
