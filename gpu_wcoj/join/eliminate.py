@@ -218,15 +218,12 @@ class BudgetedJoin(MeasuredJoin):
     is_sample: bool = False
 
     def extend(self, prefixes: Prefixes, step: Step) -> Iterator[tuple[Int64Array, Prefixes]]:
-        """See `GenericJoin.extend`. A piece beyond the limit is lost only if more work follows."""
-        self.allowance.check(self)
+        """See `GenericJoin.extend`."""
         self._refuse_wide(prefixes, step)
         extended = GenericJoin.extend(self, prefixes, step) if self.meter is None else super().extend(prefixes, step)
         allowance = self.allowance
         cost, n_read = (allowance.cost(self), self._n_read(step)) if self.is_sample else (0, 0)
-        for number, (parent, piece) in enumerate(extended):
-            if number > 0:
-                allowance.check(self)
+        for parent, piece in extended:
             allowance.rows += len(piece)
             yield parent, piece
             if self.is_sample and (n_new := self._n_read(step) - n_read) >= MAX_SAMPLED_VALUES:
@@ -235,6 +232,11 @@ class BudgetedJoin(MeasuredJoin):
                 allowance.before += int((factor - 1) * (allowance.cost(self) - cost))
                 allowance.check(self)
                 return
+
+    def begin_piece(self) -> None:
+        """Raise `AllowanceError` if the limit is exceeded; a piece is not lost if no work follows it."""
+        super().begin_piece()
+        self.allowance.check(self)
 
     def _n_read(self, step: Step) -> int:
         """Return the values that a step has looked at."""

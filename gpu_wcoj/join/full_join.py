@@ -527,7 +527,7 @@ def _list_single_tick(join: IncrementalGenericJoin, phase: int, limit: float) ->
         _sampled_cost(join, join, phase, SAMPLE_SIZES[0], False, limit) >= limit
     ):
         single, pieces = None, None
-        if join.max_cost is None:  # all rows that are listed again have a limit, and would pay for it each time
+        if join.execution.single_tick:  # changes that are listed again would pay for it each time
             max_cost = max(BELIEVED_FACTOR * join.query.expected_cost, BEGUN_FRACTION * limit)
             pieces = _list_within(join, phase, max_cost)
         if pieces is None:

@@ -548,8 +548,7 @@ class GenericJoin:
         resume = np.zeros(3, np.int64)
         capacity = min(self.chunk_rows, max(4096, 32 * n))
         while resume[0] < n:
-            if self.budget is not None:
-                self.budget.check_time()
+            self.begin_piece()
             if self.backend.device is None:
                 parent, piece = self._piece(prefixes, step, bounds, resume, n, capacity)
             else:
@@ -568,6 +567,11 @@ class GenericJoin:
                     piece, rows = filter_piece(step.checks, piece, self)
                     parent = parent if rows is None else parent[rows]
             yield parent, piece
+
+    def begin_piece(self) -> None:
+        """Raise if no further piece may be made."""
+        if self.budget is not None:
+            self.budget.check_time()
 
     def _piece_on_device(
         self, prefixes: Prefixes, step: Step, bounds: Bounds, resume: Int64Array, capacity: int

@@ -502,12 +502,11 @@ def _min_costs(body: Body, setting: Setting) -> dict[int, float]:
     costs = dict.fromkeys(seeds, math.inf)
     for seed, atom in enumerate(body.atoms):
         others = (*body.atoms[:seed], *body.atoms[seed + 1 :], *body.negated)
-        indexed, n_steps = 0.0, len(body.variables) - len(atom.variables)
-        if setting.is_load:  # which keeps most arrangements in any case
-            n_steps = min(n_steps, 1)  # the first may leave nothing
-        else:
+        indexed = 0.0
+        if not setting.is_load:  # which keeps most arrangements in any case
             indexed = sum(rows[relation] or 0.0 for relation in {other.relation for other in others})
-        costs[seed] = cost_of_full_join(indexed, rows[atom.relation] or 0.0, 1 + n_steps)
+        n_steps = 1 + len(body.variables) - len(atom.variables)
+        costs[seed] = cost_of_full_join(indexed, rows[atom.relation] or 0.0, n_steps)
     return costs
 
 
