@@ -234,7 +234,7 @@ class BudgetedJoin(MeasuredJoin):
                 return
 
     def begin_piece(self) -> None:
-        """Raise `AllowanceError` if the limit is exceeded; a piece is not lost if no work follows it."""
+        """Raise `AllowanceError` if the limit is exceeded: a piece is kept if no other follows."""
         super().begin_piece()
         self.allowance.check(self)
 
