@@ -42,7 +42,8 @@ from gpu_wcoj.costs import (
 )
 from gpu_wcoj.errors import BackendUnavailableError, UsageError
 from gpu_wcoj.functions import Calculation
-from gpu_wcoj.join.eliminate import MAX_MERGED_FRACTION, MIN_MERGED
+from gpu_wcoj.join.eliminate import MIN_MERGED
+from gpu_wcoj.join.generic import MAX_MERGED_FRACTION
 from gpu_wcoj.join.plan import AtomUse, Branch, Check, Condition, DeltaPath, Step, check_variables, split_independent
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.planner.body import Body, BodyAtom, solvable
