@@ -643,7 +643,7 @@ class GenericJoin:
         follows from the state avoids waiting for a device.
 
         Parts of the remaining variables that share no atom and no condition are counted separately and multiplied. On
-        the host, prefixes without a binding of one part are left out of the next.
+        the host, prefixes whose count of one part is zero are left out of the next, unless values are calculated.
         """
         if not steps:
             return self.backend.xp.ones(len(prefixes), np.int64), 1
@@ -654,8 +654,10 @@ class GenericJoin:
         parts = (steps,) if is_whole else split_independent(tuple(steps))
         product, bound = self._count_part(prefixes, parts[0])
         n_prefixes, left = len(prefixes), None
+        # Weights may add up to zero, and a calculation that fails is refused whatever the sum is.
+        drops = self.backend.device is None and not any(step.calculated for step in steps)
         for part in parts[1:]:
-            nonzero = np.flatnonzero(product) if self.backend.device is None else None
+            nonzero = np.flatnonzero(product) if drops else None
             if nonzero is not None and len(nonzero) < len(product):
                 left = nonzero if left is None else left[nonzero]
                 prefixes, product = prefixes.gather(nonzero, self.backend.xp), product[nonzero]
