@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpu_wcoj.errors import BackendUnavailableError, UsageError, listed
+from gpu_wcoj.kernels.memory import within_limits
 from gpu_wcoj.kernels.protocol import Kernels
 from gpu_wcoj.units import part_of
 
@@ -89,7 +90,7 @@ def _cpu_backend_with(compiled: bool | None, is_interim: bool = False) -> Backen
     from cpu_fallback.tries import keep_freed
 
     keep_freed()
-    return Backend("cpu", np, load_kernels(compiled), is_interim=is_interim)
+    return Backend("cpu", np, within_limits(load_kernels(compiled)), is_interim=is_interim)
 
 
 def cpu_backend(compiled: bool | None = None, is_lasting: bool = False) -> Backend:

@@ -1,15 +1,38 @@
-"""Limits of one tick or query: its seconds, its bytes and the rows of its answers."""
+"""Limits of one tick or query: its seconds, its bytes and the rows of its answers.
+
+Memory is limited in two ways. What is known exactly, the arrays of the state and the rows that a head gathers, is
+added up. All else, such as buffers, sorts, dictionaries and objects of Python, is measured: work asks with `reserve`
+before it allocates much, and the growth of the process is compared with the limit. Without a limit of its own, work is
+limited by the memory of the machine.
+"""
 
 from __future__ import annotations
 
+import functools
 import math
+import threading
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from gpu_wcoj.errors import MemoryBudgetError, RowBudgetError, TimeBudgetError
-from gpu_wcoj.units import format_bytes
+from gpu_wcoj.errors import MemoryBudgetError, RowBudgetError, TimeBudgetError, counted
+from gpu_wcoj.units import available_memory, format_bytes, machine_memory, resident_memory
+
+MEASURED_FROM = 16 << 20
+"""Bytes of one request from which on the process is measured before they are allocated: they take longer to write."""
+
+MEASURED_EVERY = 0.01
+"""Seconds after which a smaller request has the process measured, too: 40 microseconds, so 4 in 1,000."""
+
+UNCHARGED = 128 << 20
+"""Bytes by which the process may grow beside a limit, for machine code and memory that the allocator keeps."""
+
+DEFAULT_SHARE = 0.8
+"""Share of the machine's memory that the process may have if a program has no limit, as in DuckDB."""
+
+COMPARED_FROM = 64 << 20
+"""Bytes of one request from which on they are compared with the free memory of the machine."""
 
 
 @dataclass(eq=False)
@@ -24,7 +47,7 @@ class Budget:
     seconds
         Maximum seconds.
     nbytes
-        Maximum bytes of the state together with the rows of an answer.
+        Maximum bytes of the state and of what the work allocates beside it.
     rows
         Maximum rows of an answer, or of its change in one tick.
 
@@ -43,6 +66,7 @@ class Budget:
     rows: int | None = None
     _deadline: float = math.inf
     _state_bytes: int = 0
+    _resident_before: int = 0
     _is_running: bool = False
 
     @contextmanager
@@ -56,10 +80,17 @@ class Budget:
         """
         self._deadline = math.inf if self.seconds is None else time.monotonic() + self.seconds
         self._state_bytes, self._is_running = state_bytes, True
+        if self.nbytes is not None:
+            self._resident_before = resident_memory()
+            with _lock:
+                _process.limited += (self,)
         try:
             yield
         finally:
             self._deadline, self._is_running = math.inf, False
+            if self.nbytes is not None:
+                with _lock:
+                    _process.limited = tuple(budget for budget in _process.limited if budget is not self)
 
     @property
     def is_nearly_full(self) -> bool:
@@ -82,17 +113,108 @@ class Budget:
                 "  Nothing was changed. Raise limit, or let the query keep fewer rows."
             )
 
-    def check_gathered(self, n_bytes: int) -> None:
+    def check_gathered(self, n_bytes: int, what: str = "the rows that the work gathers", n_rows: int = 0) -> None:
         """Raise `MemoryBudgetError` if so many bytes of rows do not fit beside the state."""
-        self._check_bytes(self._state_bytes + n_bytes, "the state and the rows that the work gathers")
+        if self._is_exceeded_by(self._state_bytes + n_bytes):
+            raise self._error(what, n_rows, n_bytes, self._state_bytes)
 
     def check_state(self, n_bytes: int) -> None:
         """Raise `MemoryBudgetError` if the state after a tick is too large."""
-        self._check_bytes(n_bytes, "the state after the tick")
+        if self._is_exceeded_by(n_bytes):
+            raise self._error("the state after the tick", 0, n_bytes, 0)
 
-    def _check_bytes(self, n_bytes: int, what: str) -> None:
-        if self._is_running and self.nbytes is not None and n_bytes > self.nbytes:
-            raise MemoryBudgetError(
-                f"{what} need {format_bytes(n_bytes)}, more than memory={format_bytes(self.nbytes)} allows.\n"
-                "  Nothing was changed. Raise memory, delete rows, or keep fewer relations."
-            )
+    def check_process(self, n_bytes: int, what: str, n_rows: int) -> None:
+        """Raise `MemoryBudgetError` if the process may not grow by so many bytes."""
+        if self.nbytes is None or not self._is_exceeded_by(self._used_bytes + n_bytes - UNCHARGED):
+            return
+        _return_freed()
+        used = self._used_bytes
+        if self._is_exceeded_by(used + n_bytes - UNCHARGED):
+            raise self._error(what, n_rows, n_bytes, used)
+
+    @property
+    def _used_bytes(self) -> int:
+        """Bytes of the state before the work, and by which the process has grown since."""
+        return self._state_bytes + max(0, resident_memory() - self._resident_before)
+
+    def _is_exceeded_by(self, n_bytes: int) -> bool:
+        return self._is_running and self.nbytes is not None and n_bytes > self.nbytes
+
+    def _error(self, what: str, n_rows: int, n_bytes: int, used: int) -> MemoryBudgetError:
+        assert self.nbytes is not None
+        return _exceeded(what, n_rows, n_bytes, used, f"memory={format_bytes(self.nbytes)}")
+
+
+# Limits of the process. They are of the process and not of a program, because what is measured is.
+
+
+@dataclass(eq=False)
+class _Process:
+    """Work that has a limit of its memory, and the time of the next measurement."""
+
+    limited: tuple[Budget, ...] = ()
+    measured_at: float = 0.0
+
+
+_process = _Process()
+_lock = threading.Lock()
+
+
+def reserve(n_bytes: int, what: str = "the rows of the join", n_rows: int = 0) -> None:
+    """Raise `MemoryBudgetError` if there is no room for so many bytes, which are about to be allocated.
+
+    O(1): it is called once a buffer, a sort, a piece of rows or an iteration.
+
+    Parameters
+    ----------
+    what, n_rows
+        What needs the bytes and the number of its rows, for the message; 0 for no number.
+    """
+    if n_bytes < MEASURED_FROM and time.monotonic() < _process.measured_at:
+        return
+    _process.measured_at = time.monotonic() + MEASURED_EVERY
+    for budget in _process.limited:
+        budget.check_process(n_bytes, what, n_rows)
+    if _process.limited:
+        return
+    limit, used = default_limit(), resident_memory()
+    if used + n_bytes > limit:
+        _return_freed()
+        used = resident_memory()
+    if used + n_bytes > limit:
+        shown = f"{DEFAULT_SHARE:.0%} of the machine's memory, {format_bytes(limit)},"
+        raise _exceeded(what, n_rows, n_bytes, used, shown)
+    if n_bytes >= COMPARED_FROM and n_bytes > (free := available_memory()):
+        raise _exceeded(what, n_rows, n_bytes, used, f"the machine, with {format_bytes(free)} free,")
+
+
+def _exceeded(what: str, n_rows: int, n_bytes: int, used: int, limit: str) -> MemoryBudgetError:
+    """Return the error of work that needs more bytes than its limit leaves.
+
+    Examples
+    --------
+    >>> print(_exceeded("sorting", 70_000_000, 3 * 10**9, 2 * 10**9, "memory=4.0 GB"))
+    sorting 70,000,000 rows needs 3.0 GB beside 2.0 GB in use, more than memory=4.0 GB allows.
+      Nothing was changed. Raise memory, add a condition, set limit, or ask for counts.
+    """
+    rows = f" {counted(n_rows, 'row')}" if n_rows else ""
+    n_bytes, used = (n_bytes, used) if n_bytes else (used, 0)
+    beside = f" beside {format_bytes(used)} in use" if used else ""
+    return MemoryBudgetError.with_parts(
+        f"{what}{rows} needs {format_bytes(n_bytes)}{beside}, more than {limit} allows",
+        subject="memory", got=n_bytes,
+        remedy="Nothing was changed. Raise memory, add a condition, set limit, or ask for counts.",
+    )  # fmt: skip
+
+
+@functools.cache
+def default_limit() -> int:
+    """Return the maximum bytes of the process where no program sets a limit."""
+    return int(DEFAULT_SHARE * machine_memory())
+
+
+def _return_freed() -> None:
+    """Return freed memory to the operating system, so that it is not measured."""
+    from cpu_fallback.tries import return_freed
+
+    _ = return_freed()

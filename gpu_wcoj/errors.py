@@ -666,7 +666,18 @@ class OutputFileError(GpuWcojError, OSError):
 
 
 class MemoryBudgetError(GpuWcojError, MemoryError):
-    """Data or state exceeds the memory budget."""
+    """Data, state or work exceeds the memory budget."""
+
+    def deriving(self, relation: str) -> Self:
+        """Return the error with the relation that was being derived.
+
+        Examples
+        --------
+        >>> print(MemoryBudgetError("sorting 9 rows needs 1.0 GB").deriving("hop"))
+        deriving 'hop': sorting 9 rows needs 1.0 GB
+        """
+        self.args = (f"deriving '{relation}': {self}",)
+        return self
 
 
 class DeviceMemoryError(GpuWcojError, MemoryError):

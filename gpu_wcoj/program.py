@@ -585,14 +585,15 @@ class TickRunner:
         check_inputs(changes, tuple(self.input_of), self.heads)
         self.lowering.calls.begin()
         try:
-            incoming = {self.input_of[name]: self._read(name, data) for name, data in changes.items()}
-            if self.lowering.rules.facts:
-                incoming.update(self.lowering.facts(incoming, self.ledger.state.types))
-            self.ledger.change_kernels(incoming)
-            if incoming:
-                with self.ledger.within_budget(self.budget):
+            with self.ledger.within_budget(self.budget):
+                incoming = {self.input_of[name]: self._read(name, data) for name, data in changes.items()}
+                if self.lowering.rules.facts:
+                    incoming.update(self.lowering.facts(incoming, self.ledger.state.types))
+                self.ledger.change_kernels(incoming)
+                if incoming:
                     _, side, (_, rows_by_head, _) = self._evaluate(incoming, threads, collect, None)
-                emit_rows(rows_by_head)
+                    emit_rows(rows_by_head)
+            if incoming:
                 circuit, seconds = side.circuit, time.perf_counter() - start
                 backend = circuit.backend
                 report = TickReport(

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import suppress
 from pathlib import Path
 
 from gpu_wcoj.errors import UsageError
 
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
 _AMOUNT = re.compile(r"(\d{1,15})\s*([kmgt]i?)?b?", re.IGNORECASE)
-_CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+_GROUPS = Path("/sys/fs/cgroup")
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 _USUAL_MEMORY = 16 << 30
 """Bytes of memory that are assumed where the system does not tell."""
 _SHARE = re.compile(r"(\d{1,3}(?:\.\d{1,6})?)\s*%|(0?\.\d{1,6})|(1\.0{0,6})")
@@ -94,17 +96,12 @@ def part_of(total: int, amount: float | str, option: str, whose: str = "GPU") ->
 
 
 def machine_memory() -> int:
-    """Return the bytes of memory of the machine, or of the control group where that is less."""
+    """Return the bytes of memory of the machine, or of the control group or resource limit where that is less."""
     try:
         total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, OSError, ValueError):
         total = _USUAL_MEMORY
-    for path in _CGROUP_LIMITS:
-        try:
-            total = min(total, int(Path(path).read_text()))
-        except (OSError, ValueError):
-            continue
-    return total
+    return min([total, *(limit for limit, _ in _control_groups()), *_resource_limits()])
 
 
 def available_memory() -> int:
@@ -113,4 +110,54 @@ def available_memory() -> int:
         free = re.search(r"MemAvailable:\s*(\d+) kB", Path("/proc/meminfo").read_text())
     except OSError:
         free = None
-    return machine_memory() if free is None else min(machine_memory(), int(free[1]) * 1024)
+    total = machine_memory()
+    if free is not None:
+        total = min(total, int(free[1]) * 1024)
+    for limit, used_file in _control_groups():
+        with suppress(OSError, ValueError):
+            used, stored = int(used_file.read_text()), (used_file.parent / "memory.stat").read_text()
+            cached = re.search(r"^(?:total_)?inactive_file (\d+)", stored, re.MULTILINE)
+            total = min(total, max(0, limit - used + int(cached[1] if cached else 0)))  # cached files make room
+    return total
+
+
+def _control_groups() -> list[tuple[int, Path]]:
+    """Return the limit of each control group of this process, and its file of the bytes in use."""
+    limits: list[tuple[int, Path]] = []
+    try:
+        lines = Path("/proc/self/cgroup").read_text().splitlines()
+    except OSError:
+        return limits
+    for line in lines:
+        _, _, group = line.partition(":")
+        controllers, _, path = group.partition(":")
+        if controllers == "":
+            root, limit_name, used_name = _GROUPS, "memory.max", "memory.current"
+        elif "memory" in controllers.split(","):
+            root, limit_name, used_name = _GROUPS / "memory", "memory.limit_in_bytes", "memory.usage_in_bytes"
+        else:
+            continue
+        folder = root / path.lstrip("/")
+        for place in (folder, *folder.parents[: len(folder.parts) - len(root.parts)]):
+            with suppress(OSError, ValueError):  # a container may not see its groups; "max" is no limit
+                limits.append((int((place / limit_name).read_text()), place / used_name))
+    return limits
+
+
+def _resource_limits() -> list[int]:
+    """Return the limits of this process on its address space and its data, as ``ulimit`` sets them."""
+    try:
+        import resource
+    except ImportError:
+        return []
+    limits = (resource.getrlimit(kind)[0] for kind in (resource.RLIMIT_AS, resource.RLIMIT_DATA))
+    return [limit for limit in limits if limit != resource.RLIM_INFINITY]
+
+
+def resident_memory() -> int:
+    """Return the bytes of memory of this process, 0 if the system does not tell."""
+    try:
+        with open("/proc/self/statm", "rb") as file:
+            return int(file.read().split()[1]) * _PAGE_BYTES
+    except (OSError, ValueError, IndexError):
+        return 0

@@ -22,6 +22,7 @@ from gpu_wcoj.errors import (
     AggregateOverflowError,
     CalculationError,
     IterationLimitError,
+    MemoryBudgetError,
     NegativeWeightError,
     WeightOverflowError,
 )
@@ -301,7 +302,10 @@ class Circuit:
                 continue
             to = None if sink is None else (lambda piece, name=name: sink(name, piece))
             evaluate = self._with_timing(name, head) if self.execution.measures else head.evaluate
-            counts[name], head_rows = evaluate(collect is not None and name in collect, to)
+            try:
+                counts[name], head_rows = evaluate(collect is not None and name in collect, to)
+            except MemoryBudgetError as error:
+                raise error.deriving(name) from error.__cause__
             if budget is not None:
                 budget.check_time()
             if head_rows is not None and collect is not None and name in collect:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from gpu_wcoj.backend import Backend
-from gpu_wcoj.budget import Budget
+from gpu_wcoj.budget import Budget, reserve
 from gpu_wcoj.data.column import Dictionary
 from gpu_wcoj.functions import Calculation, evaluate_calculation
 from gpu_wcoj.join.plan import Absent, AtomUse, Check, Condition, Step, split_independent
@@ -550,6 +550,7 @@ class GenericJoin:
         while resume[0] < n:
             self.begin_piece()
             if self.backend.device is None:
+                reserve(0, f"the join up to '{step.variable}'")
                 parent, piece = self._piece(prefixes, step, bounds, resume, n, capacity)
             else:
                 parent, piece = self._piece_on_device(prefixes, step, bounds, resume, capacity)

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpu_wcoj.backend import Backend
+from gpu_wcoj.budget import MEASURED_FROM, reserve
 from gpu_wcoj.errors import DeviceMemoryError
 from gpu_wcoj.kernels.protocol import Int64Array
 
@@ -87,6 +88,9 @@ def joined_columns(parts: Sequence[Sequence[Int64Array]], xp: Any) -> list[Int64
     """
     if len(parts) == 1:
         return list(parts[0])
+    n_bytes = 8 * len(parts[0]) * (n_rows := sum(len(part[0]) for part in parts if part))
+    if xp is np and n_bytes >= MEASURED_FROM:
+        reserve(n_bytes, "gathering", n_rows)
     return [xp.concatenate(columns) for columns in zip(*parts, strict=True)]
 
 
