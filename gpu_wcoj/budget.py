@@ -13,7 +13,7 @@ import math
 import threading
 import time
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 
 from gpu_wcoj.errors import MemoryBudgetError, RowBudgetError, TimeBudgetError, counted
@@ -25,14 +25,18 @@ MEASURED_FROM = 16 << 20
 MEASURED_EVERY = 0.01
 """Seconds after which a smaller request has the process measured, too: 40 microseconds, so 4 in 1,000."""
 
-UNCHARGED = 128 << 20
-"""Bytes by which the process may grow beside a limit, for machine code and memory that the allocator keeps."""
+UNCHARGED = 256 << 20
+"""Bytes by which the process may grow beside a limit, for packages, machine code and what the allocator keeps: up to
+231 MB in a fresh process that first loads numba and DuckDB."""
 
 DEFAULT_SHARE = 0.8
 """Share of the machine's memory that the process may have if a program has no limit, as in DuckDB."""
 
 COMPARED_FROM = 64 << 20
 """Bytes of one request from which on they are compared with the free memory of the machine."""
+
+TEXT_BYTES = 100
+"""Bytes of a text or a wide number in a dictionary: its object of Python, and its place in a list and in a map."""
 
 
 @dataclass(eq=False)
@@ -113,7 +117,7 @@ class Budget:
                 "  Nothing was changed. Raise limit, or let the query keep fewer rows."
             )
 
-    def check_gathered(self, n_bytes: int, what: str = "the rows that the work gathers", n_rows: int = 0) -> None:
+    def check_gathered(self, n_bytes: int, what: str, n_rows: int) -> None:
         """Raise `MemoryBudgetError` if so many bytes of rows do not fit beside the state."""
         if self._is_exceeded_by(self._state_bytes + n_bytes):
             raise self._error(what, n_rows, n_bytes, self._state_bytes)
@@ -125,17 +129,16 @@ class Budget:
 
     def check_process(self, n_bytes: int, what: str, n_rows: int) -> None:
         """Raise `MemoryBudgetError` if the process may not grow by so many bytes."""
-        if self.nbytes is None or not self._is_exceeded_by(self._used_bytes + n_bytes - UNCHARGED):
+        if self.nbytes is None or not self._is_exceeded_by(self.used(resident_memory()) + n_bytes - UNCHARGED):
             return
         _return_freed()
-        used = self._used_bytes
+        used = self.used(resident_memory())
         if self._is_exceeded_by(used + n_bytes - UNCHARGED):
             raise self._error(what, n_rows, n_bytes, used)
 
-    @property
-    def _used_bytes(self) -> int:
-        """Bytes of the state before the work, and by which the process has grown since."""
-        return self._state_bytes + max(0, resident_memory() - self._resident_before)
+    def used(self, resident: int) -> int:
+        """Return the bytes of the state before the work, and by which the process of so many bytes has grown since."""
+        return self._state_bytes + max(0, resident - self._resident_before)
 
     def _is_exceeded_by(self, n_bytes: int) -> bool:
         return self._is_running and self.nbytes is not None and n_bytes > self.nbytes
@@ -182,10 +185,17 @@ def reserve(n_bytes: int, what: str = "the rows of the join", n_rows: int = 0) -
         _return_freed()
         used = resident_memory()
     if used + n_bytes > limit:
-        shown = f"{DEFAULT_SHARE:.0%} of the machine's memory, {format_bytes(limit)},"
+        shown = f"the default memory={format_bytes(limit)} ({DEFAULT_SHARE:.0%} of the machine)"
         raise _exceeded(what, n_rows, n_bytes, used, shown)
     if n_bytes >= COMPARED_FROM and n_bytes > (free := available_memory()):
         raise _exceeded(what, n_rows, n_bytes, used, f"the machine, with {format_bytes(free)} free,")
+
+
+def remaining_memory() -> int:
+    """Return the bytes that may still be allocated, at least `UNCHARGED`; for libraries with a limit of their own."""
+    used = resident_memory()
+    rooms = [budget.nbytes - budget.used(used) for budget in _process.limited if budget.nbytes is not None]
+    return max(UNCHARGED, min([available_memory(), *rooms] if rooms else [available_memory(), default_limit() - used]))
 
 
 def _exceeded(what: str, n_rows: int, n_bytes: int, used: int, limit: str) -> MemoryBudgetError:
@@ -211,6 +221,11 @@ def _exceeded(what: str, n_rows: int, n_bytes: int, used: int, limit: str) -> Me
 def default_limit() -> int:
     """Return the maximum bytes of the process where no program sets a limit."""
     return int(DEFAULT_SHARE * machine_memory())
+
+
+def limiting(budget: Budget | None) -> AbstractContextManager[None]:
+    """Limit the work inside the context; None for no limit."""
+    return nullcontext() if budget is None else budget.running()
 
 
 def _return_freed() -> None:

@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, overload
 
 from gpu_wcoj.backend import BackendName
+from gpu_wcoj.budget import limiting
 from gpu_wcoj.errors import (
     AggregateOverflowError,
     CalculationError,
@@ -28,6 +29,8 @@ from gpu_wcoj.user_functions import Function
 from gpu_wcoj.zset.zset import in_order
 
 if TYPE_CHECKING:
+    from gpu_wcoj.engine.options import ProgramOptions
+    from gpu_wcoj.prepared_query import PreparedQuery, QuerySource
     from gpu_wcoj.query.ir import Rules
 
 
@@ -128,6 +131,17 @@ def query(
         iterations=iterations, limit=limit, timeout=timeout, memory=memory, outputs=listed_outputs(outputs),
         single_tick=True,
     )  # fmt: skip
+    with limiting(options.budget()):  # also of what is read before and sorted after the tick
+        return _answered(source, prepared, options, outputs)
+
+
+def _answered(
+    source: QuerySource,
+    prepared: PreparedQuery,
+    options: ProgramOptions,
+    outputs: str | list[str] | tuple[str, ...] | None,
+) -> Result | dict[str, Result]:
+    """Return the answers of a prepared query, by the engine or by DuckDB."""
     if prepared.refusal is not None:
         return _answer_with_duckdb(source, prepared.relations, options, prepared.refusal, outputs)
     try:

@@ -616,7 +616,8 @@ class TickRunner:
     ) -> tuple[Replicas, Replica, TickResult]:
         """Return the sides, the side on which the tick ran, and its result."""
         if self.budget is not None:  # before anything is indexed, in the narrowest storage that there is
-            self.budget.check_gathered(sum(4 * len(rows) * len(rows.columns) for rows in incoming.values()))
+            n_bytes = sum(4 * len(rows) * len(rows.columns) for rows in incoming.values())
+            self.budget.check_gathered(n_bytes, "indexing", sum(map(len, incoming.values())))
         sides, side = self.ledger.route(incoming, self.declared)
         lowered, circuit = side.lowered, side.circuit
         self.outgoing.evaluated = lowered

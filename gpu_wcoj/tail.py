@@ -19,6 +19,7 @@ from gpu_wcoj.arrow.database import (
 )
 from gpu_wcoj.arrow.table import columns_by_name, type_names
 from gpu_wcoj.arrow_rows import DecodedRows
+from gpu_wcoj.budget import DEFAULT_SHARE, remaining_memory
 from gpu_wcoj.engine.options import ProgramOptions
 from gpu_wcoj.errors import (
     CalculationError,
@@ -136,9 +137,8 @@ class Tail:
         budget = options.budget()
         self._deadline = None if budget is None or budget.seconds is None else time.monotonic() + budget.seconds
         self._limit = options.limit
-        memory = None if budget is None or budget.nbytes is None else budget.nbytes
         divides_integers = source.dialect in INTEGER_QUOTIENTS
-        self.database = Database(Settings(options.threads, memory, divides_integers))
+        self.database = Database(Settings(options.threads, remaining_memory(), divides_integers))
         self._registered: dict[str, Any] = {}
         self._n_tables = 0
 
@@ -543,9 +543,11 @@ class Tail:
         if match is not None:
             return self._unknown_function(match[1], query)
         if error.kind == "Out of Memory":
+            memory = self.options.memory
+            limit = f"{DEFAULT_SHARE:.0%} of the machine's memory" if memory is None else f"memory={memory}"
             return MemoryBudgetError.with_parts(
-                f"the part of the query that DuckDB does needs more than memory={self.options.memory} allows",
-                remedy="Raise memory, or ask for less.",
+                f"the part of the query that DuckDB does needs more than {limit} allows",
+                remedy="Nothing was changed. Raise memory, add a condition, or set LIMIT.",
             )
         first = (first[:1] if first[:2].isupper() else first[:1].lower()) + first[1:].partition(". ")[0]
         if error.kind == "Binder" and not _TYPES.search(error.message):

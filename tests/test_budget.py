@@ -100,7 +100,7 @@ def test_a_state_above_its_maximum_is_undone():
     rows = edges(5, 20_000, 5000)
     needed = gw.view(BOTH, edge=rows).program.nbytes
     view = gw.view(BOTH, edge=rows[:100], memory=needed // 2)
-    with pytest.raises(MemoryBudgetError, match=r"the state.* need.* more than memory="):
+    with pytest.raises(MemoryBudgetError, match=r"indexing 19,\d+ rows needs .* more than memory="):
         view.apply(edge=rows)
     assert view.count("edge") == 100
     assert gw.view(BOTH, edge=rows, memory=2 * needed).count("edge") == len(rows)
@@ -108,7 +108,7 @@ def test_a_state_above_its_maximum_is_undone():
 
 def test_rows_that_cannot_fit_are_refused_before_they_are_indexed():
     rows = edges(8, 20_000, 5000)
-    with pytest.raises(MemoryBudgetError, match=r"the rows that the work gathers need .* more than memory=1.0 KB"):
+    with pytest.raises(MemoryBudgetError, match=r"indexing 19,\d+ rows needs .* more than memory=1.0 KB"):
         gw.query(BOTH, edge=rows, memory=1000)
 
 
@@ -128,7 +128,7 @@ def test_small_ticks_do_not_grow_beyond_the_maximum():
 
 def test_rows_of_an_answer_are_refused_before_they_fill_the_memory():
     rows = [(a, b) for a in range(60) for b in range(60)]
-    with pytest.raises(MemoryBudgetError, match=r"gathers need .* more than memory=3.0 MB allows"):
+    with pytest.raises(MemoryBudgetError, match=r"deriving 'h': .* needs .* more than memory=3.0 MB allows"):
         gw.query("h(a, b, c, d) :- edge(a, b), edge(b, c), edge(c, d).", edge=rows, memory="3MB")
 
 

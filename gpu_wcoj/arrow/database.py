@@ -8,6 +8,7 @@ import threading
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from tempfile import gettempdir
 from typing import Any
 from weakref import WeakSet
 
@@ -16,6 +17,7 @@ import pyarrow.compute as pc
 
 from gpu_wcoj.arrow.read import as_arrow
 from gpu_wcoj.arrow.table import as_read, collected
+from gpu_wcoj.budget import reserve
 from gpu_wcoj.errors import BackendUnavailableError, UnsupportedTypeError
 
 BATCH_ROWS = 65_536
@@ -56,7 +58,7 @@ class Settings:
     threads
         The number of threads; None for all processors.
     memory
-        Maximum bytes; None for DuckDB's default.
+        Maximum bytes, beyond which DuckDB writes to the folder of temporary files; None for DuckDB's default.
     divides_integers
         Whether ``/`` of integers is an integer.
     """
@@ -142,6 +144,7 @@ class Database:
             config["threads"] = settings.threads
         if settings.memory is not None:
             config["memory_limit"] = f"{settings.memory}B"
+            config["temp_directory"] = os.path.join(gettempdir(), f"gpu_wcoj-duckdb-{os.getpid()}-{id(self):x}")
         self._connection = connect("this part of the query", config)
         import duckdb
 
@@ -218,6 +221,7 @@ class Database:
                 n_rows += len(batch)
                 if limit is not None and n_rows > limit:
                     raise TooManyRowsError
+                reserve(batch.nbytes, "reading from DuckDB", n_rows)
                 batches.append(batch)
             table = pa.Table.from_batches(batches, reader.schema)
             wide = [position for position, kind in enumerate(relation.types) if str(kind) in ("HUGEINT", "UHUGEINT")]

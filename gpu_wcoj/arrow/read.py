@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from gpu_wcoj.arrow.types import SUPPORTED, enum_type, storage_of, type_of
 from gpu_wcoj.backend import Backend
+from gpu_wcoj.budget import TEXT_BYTES, reserve
 from gpu_wcoj.data.column import BoolArray, Column, Dictionary, Int64Array, float_codes, floats_of
 from gpu_wcoj.data.rows import checked_values, is_masked_array
 from gpu_wcoj.data.schema import FULL, FULL_UINT64, INT64, INTERVAL, MAX_DIGITS, DataType
@@ -60,6 +61,7 @@ def encode(
         if array.num_chunks != 1:
             return _encode_chunks(array, kind, string, binary, what)
         array = array.chunk(0)
+    reserve(8 * len(array), f"reading {what}", len(array))
     if array.type.id == _INT64 and array.null_count == 0:
         codes = array.to_numpy()
         column = Column(INT64, codes if codes.flags.aligned else codes.copy())
@@ -266,8 +268,10 @@ def _check_zones(values: list[Any], array: pa.Array, what: str) -> None:
 
 def as_kind(column: Column, kind: DataType | None, what: str, binary: Dictionary | None = None) -> Column:
     """Return the column as `kind`, if that is not None; errors begin with `what`."""
-    if kind is None:
+    if kind is None or kind == column.type:
         return column
+    if "wide" in (kind.family, column.type.family):
+        reserve(TEXT_BYTES * len(column), f"converting {what} to '{kind.name}',", len(column))
     try:
         return column.as_type(kind, binary)
     except TypeMismatchError as error:
@@ -326,6 +330,7 @@ def _encode(array: pa.Array, kind: DataType, string: Dictionary | None, binary: 
         kind = DataType(f"{kind.name}{FULL}")
     dictionary = _dictionary_for(kind, string, binary)
     if dictionary is not None:
+        reserve(2 * array.nbytes + TEXT_BYTES * len(array), f"reading values of type '{kind.name}',", len(array))
         if kind.family in ("string", "binary"):
             return Column(kind, dictionary.encode(array), valid, dictionary)
         codes = np.zeros(len(array), np.int64)

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from gpu_wcoj.budget import TEXT_BYTES, reserve
 from gpu_wcoj.circuit.aggregate import changed_rows, refuse_negative_weights, rows_of_groups
 from gpu_wcoj.circuit.operator import ChangeCount, GroupsOperator, PieceSink
 from gpu_wcoj.function_calls import BoundGroups, GroupRows
@@ -124,6 +125,7 @@ class ComputedGroupsHead(GroupsOperator):
         host = [backend.to_host(level) for level in levels]
         codes = [host[column.level] for column in plan.columns]
         null = [None if column.flag is None else host[column.flag] != 0 for column in plan.columns]
+        reserve(TEXT_BYTES * len(owner), "computing groups of", len(owner))
         repeats = backend.to_host(weights) if self.execution.weighted else np.ones(len(owner), np.int64)
         where = "" if "#" in self.name else f"in '{self.name}', "
         computed = plan.bound.compute(where, GroupRows(backend.to_host(owner), codes, null, repeats))

@@ -742,7 +742,7 @@ class Head(RelationOperator):
         """Raise if the gathered rows, or those of the answer that are certain, exceed the budget."""
         budget = self.execution.budget
         if budget is not None:
-            budget.check_gathered(8 * (self.width + 1) * n_rows, "the work gathers", n_rows)
+            budget.check_gathered(8 * (self.width + 1) * n_rows, "gathering", n_rows)
             if self._collects:
                 budget.check_rows(self.name, n_answer_rows)
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol
 
 from gpu_wcoj.backend import Backend, next_backend
-from gpu_wcoj.budget import Budget
+from gpu_wcoj.budget import Budget, limiting
 from gpu_wcoj.circuit.circuit import Circuit, CircuitState, TickProfile, rows_to_build
 from gpu_wcoj.circuit.operator import ChangeCount
 from gpu_wcoj.circuit.recount import Declined, Recounted
@@ -348,11 +348,9 @@ class StateStore:
 
     def within_budget(self, budget: Budget | None) -> AbstractContextManager[None]:
         """Limit the work inside the context, beside the present state."""
-        if budget is None:
-            return nullcontext()
         sides, recent = self.present.sides, self.present.recent
-        if sides is None:
-            return budget.running()
+        if budget is None or sides is None:
+            return limiting(budget)
         memtable_bytes = 0
         if recent is not None:
             keys = [key for spines in sides.primary.circuit_state.spines for key in spines]

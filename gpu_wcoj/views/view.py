@@ -10,6 +10,7 @@ from typing import Any, Self, overload
 
 from gpu_wcoj.arrow.table import columns_by_name
 from gpu_wcoj.backend import BackendName
+from gpu_wcoj.budget import limiting
 from gpu_wcoj.data.schema import DataType
 from gpu_wcoj.engine.ingest import merge_relations
 from gpu_wcoj.engine.options import VIEW_KEYWORDS, ExecutionOptions, ProgramOptions, validate_flag, validate_functions
@@ -169,10 +170,11 @@ def view(
             relations, more = None, merge_relations(relations, more, reads_files=False)
         validate_flag("scan", scan)
         return _motif_view(str(text), relations, more, program_options, scan)
-    program, rows = prepared.start(program_options)
-    if not isinstance(outputs, (list, tuple)):
-        single_output(program.outputs)
-    program.load(rows)
+    with limiting(program_options.budget()):
+        program, rows = prepared.start(program_options)
+        if not isinstance(outputs, (list, tuple)):
+            single_output(program.outputs)
+        program.load(rows)
     connection = Connection.from_program(program, prepared.left_out)
     return connection.register(program.outputs, isinstance(outputs, (list, tuple)), resolved_language == "sql")
 
@@ -464,9 +466,10 @@ class Connection(NotCopied, SeveralAnswers):
             check(extended)
             functions = tuple({one.name: one for one in (*present.options.functions, *source.functions)}.values())
             program = present.with_rules(extended, (*present.outputs, *rules.outputs), functions)
-        changes = initial.initial_changes(program)
-        if changes:
-            program.load(changes)
+        with limiting(program.options.budget()):
+            changes = initial.initial_changes(program)
+            if changes:
+                program.load(changes)
         return program, rules.outputs
 
     def register(

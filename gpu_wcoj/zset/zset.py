@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpu_wcoj.backend import Backend, BackendName, select_backend
+from gpu_wcoj.budget import reserve
 from gpu_wcoj.data.column import BoolArray, Column, Dictionary, Int64Array, float_codes, floats_of, on_host, read_only
 from gpu_wcoj.data.rows import Row, as_weights, columns_of, is_masked_array, split_weights
 from gpu_wcoj.data.schema import INT64, DataType, casts_to_views, check_names
@@ -582,6 +583,7 @@ def in_order(zset: ZSet, keys: Sequence[tuple[int, bool, bool]], n_shown: int) -
     zset = zset.to_host()
     shown = [(place, False, False) for place in range(n_shown)]
     columns_of_keys = [(zset.columns[place], descends, first) for place, descends, first in (*keys, *shown)]
+    reserve(8 * len(zset) * (len(keys) + 2 * n_shown + 1), "sorting", len(zset))
     order = sort_order(columns_of_keys, len(zset))
     columns = tuple(column.gather(order) for column in zset.columns[:n_shown])
     return ZSet(zset.names[:n_shown], columns, zset.weights[order], zset.weight_name)
@@ -621,6 +623,10 @@ def sort_keys(
     return [*nulls, ~codes if is_descending else codes]
 
 
+OBJECT_BYTES = 50
+"""Bytes of an integer as an object of Python with its place in a tuple, and of a tuple, by the growth of a process."""
+
+
 def python_values(column: Column) -> list[Any]:
     """Return the values as Python objects; PyArrow is not loaded for integers."""
     if column.valid is None and column.type.family == "integer":
@@ -633,6 +639,7 @@ def python_values(column: Column) -> list[Any]:
 
 def row_tuples(zset: ZSet) -> list[Row]:
     """Return the rows as tuples of Python values, without their weights."""
+    reserve(OBJECT_BYTES * len(zset) * (len(zset.columns) + 1), "Python objects of", len(zset))
     values = [python_values(column) for column in zset.columns]
     return list(zip(*values, strict=True)) if values else [()] * len(zset)
 
