@@ -137,7 +137,7 @@ class Budget:
             raise self._error(what, n_rows, n_bytes, used)
 
     def used(self, resident: int) -> int:
-        """Return the bytes of the state before the work, and by which the process of so many bytes has grown since."""
+        """Return the bytes of the state before the work, and by which the process has grown since."""
         return self._state_bytes + max(0, resident - self._resident_before)
 
     def _is_exceeded_by(self, n_bytes: int) -> bool:
@@ -164,7 +164,7 @@ _lock = threading.Lock()
 
 
 def reserve(n_bytes: int, what: str = "the rows of the join", n_rows: int = 0) -> None:
-    """Raise `MemoryBudgetError` if there is no room for so many bytes, which are about to be allocated.
+    """Raise `MemoryBudgetError` if there is no room for bytes that are about to be allocated.
 
     O(1): it is called once a buffer, a sort, a piece of rows or an iteration.
 
@@ -192,7 +192,7 @@ def reserve(n_bytes: int, what: str = "the rows of the join", n_rows: int = 0) -
 
 
 def remaining_memory() -> int:
-    """Return the bytes that may still be allocated, at least `UNCHARGED`; for libraries with a limit of their own."""
+    """Return the bytes that may still be allocated, at least `UNCHARGED`."""
     used = resident_memory()
     rooms = [budget.nbytes - budget.used(used) for budget in _process.limited if budget.nbytes is not None]
     return max(UNCHARGED, min([available_memory(), *rooms] if rooms else [available_memory(), default_limit() - used]))

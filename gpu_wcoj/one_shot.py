@@ -29,8 +29,6 @@ from gpu_wcoj.user_functions import Function
 from gpu_wcoj.zset.zset import in_order
 
 if TYPE_CHECKING:
-    from gpu_wcoj.engine.options import ProgramOptions
-    from gpu_wcoj.prepared_query import PreparedQuery, QuerySource
     from gpu_wcoj.query.ir import Rules
 
 
@@ -135,12 +133,7 @@ def query(
         return _answered(source, prepared, options, outputs)
 
 
-def _answered(
-    source: QuerySource,
-    prepared: PreparedQuery,
-    options: ProgramOptions,
-    outputs: str | list[str] | tuple[str, ...] | None,
-) -> Result | dict[str, Result]:
+def _answered(source: Any, prepared: Any, options: Any, outputs: Any) -> Result | dict[str, Result]:
     """Return the answers of a prepared query, by the engine or by DuckDB."""
     if prepared.refusal is not None:
         return _answer_with_duckdb(source, prepared.relations, options, prepared.refusal, outputs)

@@ -11,7 +11,6 @@ from gpu_wcoj.errors import UsageError
 
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
 _AMOUNT = re.compile(r"(\d{1,15})\s*([kmgt]i?)?b?", re.IGNORECASE)
-_GROUPS = Path("/sys/fs/cgroup")
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 _USUAL_MEMORY = 16 << 30
 """Bytes of memory that are assumed where the system does not tell."""
@@ -96,7 +95,7 @@ def part_of(total: int, amount: float | str, option: str, whose: str = "GPU") ->
 
 
 def machine_memory() -> int:
-    """Return the bytes of memory of the machine, or of the control group or resource limit where that is less."""
+    """Return the bytes of memory of the machine, or of a limit of this process if that is less."""
     try:
         total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, OSError, ValueError):
@@ -121,20 +120,22 @@ def available_memory() -> int:
     return total
 
 
-def _control_groups() -> list[tuple[int, Path]]:
+def _control_groups(
+    table: Path = Path("/proc/self/cgroup"), folder_of_groups: Path = Path("/sys/fs/cgroup")
+) -> list[tuple[int, Path]]:
     """Return the limit of each control group of this process, and its file of the bytes in use."""
     limits: list[tuple[int, Path]] = []
     try:
-        lines = Path("/proc/self/cgroup").read_text().splitlines()
+        lines = table.read_text().splitlines()
     except OSError:
         return limits
     for line in lines:
         _, _, group = line.partition(":")
         controllers, _, path = group.partition(":")
         if controllers == "":
-            root, limit_name, used_name = _GROUPS, "memory.max", "memory.current"
+            root, limit_name, used_name = folder_of_groups, "memory.max", "memory.current"
         elif "memory" in controllers.split(","):
-            root, limit_name, used_name = _GROUPS / "memory", "memory.limit_in_bytes", "memory.usage_in_bytes"
+            root, limit_name, used_name = folder_of_groups / "memory", "memory.limit_in_bytes", "memory.usage_in_bytes"
         else:
             continue
         folder = root / path.lstrip("/")
@@ -145,7 +146,7 @@ def _control_groups() -> list[tuple[int, Path]]:
 
 
 def _resource_limits() -> list[int]:
-    """Return the limits of this process on its address space and its data, as ``ulimit`` sets them."""
+    """Return the limits of this process on its address space and its data."""
     try:
         import resource
     except ImportError:

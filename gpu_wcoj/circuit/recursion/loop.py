@@ -9,6 +9,7 @@ from operator import methodcaller
 
 import numpy as np
 
+from gpu_wcoj.budget import reserve
 from gpu_wcoj.circuit.head import as_change, refuse_failure
 from gpu_wcoj.circuit.operator import ChangeCount, PieceSink, RelationOperator
 from gpu_wcoj.circuit.recursion.plan import DerivationQuery, LoopPlan, RuleJoin, derive
@@ -430,6 +431,7 @@ class Loop:
         self.joins = [*self.joins, *run.joins]
         budget = self.execution.budget
         for n_iterations in run.iterations():
+            reserve(0, "the recursion")
             if budget is not None:
                 budget.check_time()
             if n_iterations > self.execution.iterations:
