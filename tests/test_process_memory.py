@@ -15,6 +15,7 @@ from gpu_wcoj.budget import DEFAULT_SHARE, UNCHARGED
 
 LIMIT = 300_000_000
 TOLERANCE = 1.25
+PATHS = "from e x, e y, e z where x.b = y.a and y.b = z.a"
 
 pytestmark = [
     pytest.mark.slow,  # each child makes rows of some hundred megabytes
@@ -75,14 +76,13 @@ def test_a_limit_holds_wherever_the_rows_are_made():
         run("warm", lambda: len(gw.query("h(a, c) :- e(a, b), e(b, c).", e=[(1, 2), (2, 3)])))
         limit = {{"memory": {LIMIT}}}
         run("projected", lambda: len(gw.query(HOPS, e=E, **limit)))
-        paths = "from e x, e y, e z where x.b = y.a and y.b = z.a"
-        run("bag", lambda: len(gw.query(f"select x.a, z.b {paths}", e=E, **limit)))
-        run("groups", lambda: len(gw.query(f"select x.a, y.b, z.b, count(*) {paths} group by 1, 2, 3", e=E, **limit)))
+        run("bag", lambda: len(gw.query("select x.a, z.b {PATHS}", e=E, **limit)))
+        run("groups", lambda: len(gw.query("select x.a, y.b, z.b, count(*) {PATHS} group by 1, 2, 3", e=E, **limit)))
         run("recursion", lambda: len(gw.query("p(a, b) :- e(a, b). p(a, c) :- p(a, b), e(b, c).", e=E, **limit)))
         run("windows", lambda: len(gw.query(
-            f"select x.a, y.b, z.b, sum(y.b) over (partition by x.a order by y.b) {paths}", e=E, **limit)))
+            "select x.a, y.b, z.b, sum(y.b) over (partition by x.a order by y.b) {PATHS}", e=E, **limit)))
         run("by duckdb", lambda: len(gw.query(
-            f"select list(z.b order by z.b desc), x.a {paths} group by x.a, y.a", e=E, **limit)))
+            "select list(z.b order by z.b desc), x.a {PATHS} group by x.a, y.a", e=E, **limit)))
         run("texts", lambda: len(gw.query("h(a, c) :- e(a, b), e(c, b).", e=TEXTS, memory="100MB")))
         view = gw.view("h(a, d) :- e(a, b), e(b, c), e(c, d).", e=[(1, 2), (2, 3), (3, 4)], keep=["h"], **limit)
         run("tick", lambda: len(view.apply(e=E)))
@@ -106,8 +106,7 @@ def test_work_without_a_limit_ends_with_an_error_before_the_machine_is_out_of_me
         f"""
         resource.setrlimit(resource.{kind}, ({machine}, {machine}))
         run("warm", lambda: len(gw.query("h(a, c) :- e(a, b), e(b, c).", e=[(1, 2), (2, 3)])))
-        paths = "from e x, e y, e z where x.b = y.a and y.b = z.a"
-        run("bag", lambda: len(gw.query(f"select x.a, y.a c, z.a d, z.b {paths}", e=E)))
+        run("bag", lambda: len(gw.query("select x.a, y.a c, z.a d, z.b {PATHS}", e=E)))
         run("recursion", lambda: len(gw.query("p(a, b) :- e(a, b). p(a, c) :- p(a, b), e(b, c).", e=E, timeout=60)))
         run("triangles", lambda: gw.query("t(a, b, c) :- e(a, b), e(b, c), e(a, c).", e=E).shape[0])
         """

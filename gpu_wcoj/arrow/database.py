@@ -72,7 +72,7 @@ def connect(feature: str, config: Mapping[str, Any]) -> Any:
     """Return a connection to an empty database in memory.
 
     It has no files, no network, no extensions and no Python variables, and statements cannot change its
-    configuration. Times with a zone are in UTC, whatever the zone of the machine is.
+    configuration. It prints nothing. Times with a zone are in UTC, whatever the zone of the machine is.
 
     Parameters
     ----------
@@ -96,7 +96,7 @@ def connect(feature: str, config: Mapping[str, Any]) -> Any:
     )  # fmt: skip
     connection = duckdb.connect(":memory:", config=dict.fromkeys(closed, "false") | dict(config))
     _connections.add(connection)
-    for statement in ("SET TimeZone = 'UTC'", "SET lock_configuration = true"):
+    for statement in ("SET TimeZone = 'UTC'", "SET enable_progress_bar = false", "SET lock_configuration = true"):
         _ = connection.execute(statement)
     return connection
 
