@@ -58,6 +58,7 @@ def rmat(
     >>> rmat(scale=4, edges=5, seed=1).tolist()
     [[1, 0], [8, 4], [4, 3], [0, 4], [12, 0]]
     """
+    _check_seed(seed)
     if not 1 <= scale <= 31:
         raise UsageError.invalid_value("scale", scale, "1 to 31", "The graph has 2**scale vertices.")
     vertices = 1 << scale
@@ -81,6 +82,11 @@ def rmat(
         keys, rounds = longer, rounds + 1
     keys = keys[:edges]
     return np.stack([keys // vertices, keys % vertices], axis=1)
+
+
+def _check_seed(seed: int) -> None:
+    if seed < 0:
+        raise UsageError.invalid_value("seed", seed, "an integer from 0 on")
 
 
 def _draw_keys(seed: int, scale: int, rounds: int, size: int, bounds: tuple[float, float, float]) -> Int64Array:
@@ -160,6 +166,9 @@ def payments(
     >>> len(stream["src"]), int(stream["weight"].sum()), int(stream["tick"][-1])
     (1240, 760, 12)
     """
+    _check_seed(seed)
+    if accounts < 1:
+        raise UsageError.invalid_value("accounts", accounts, "an integer from 1 on")
     max_transfers = min(10 * accounts, accounts * (accounts - 1) // 4)
     if not 0 <= transfers <= max_transfers:
         raise UsageError.invalid_value("transfers", transfers, f"0 to {max_transfers} for {accounts} accounts")

@@ -1157,8 +1157,8 @@ class Program(Inspected):
     timeout
         Maximum seconds of a tick or of an answer; by default there is no limit. It is tested between pieces of rows.
     memory
-        Maximum memory of the state and of the rows of an answer: bytes, ``"8GB"`` or a share of the machine's memory,
-        ``"50%"``; by default there is no limit. Intermediate results are limited by `chunk_rows`.
+        Maximum memory of the state and of what a load, a tick or an answer allocates beside it: bytes, ``"8GB"`` or a
+        share of the machine's memory, ``"50%"``. By default the process may have 80 % of that memory.
     schema
         Types of input columns by relation, ``{"edge": ["int64", "int64"]}`` or ``{"edge": {"src": "int64", ...}}``;
         by default the types of the first rows. Integers outside a declared type are an error. Missing names are taken

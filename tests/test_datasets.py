@@ -102,6 +102,7 @@ def test_payments_hold_rings():
     [
         (6, 5, 1, "0 to 5 for 5 accounts"),
         (-1, 5, 1, "transfers=-1"),
+        (5, -1, 1, "accounts=-1"),
         (10_001, 1000, 1, "0 to 10000 for"),
         (1, 5, 0, "tick_rows=0"),
     ],
@@ -109,3 +110,9 @@ def test_payments_hold_rings():
 def test_payments_refuse(transfers: int, accounts: int, tick_rows: int, match: str):
     with pytest.raises(UsageError, match=match):
         datasets.payments(transfers, accounts, tick_rows=tick_rows)
+
+
+@pytest.mark.parametrize("make", [datasets.rmat, datasets.payments, datasets.transfers])
+def test_negative_seeds_are_refused(make):
+    with pytest.raises(UsageError, match="seed=-1 is not allowed: expected an integer from 0 on"):
+        make(seed=-1)

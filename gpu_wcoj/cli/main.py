@@ -7,7 +7,7 @@ import platform
 import sys
 from collections.abc import Callable, Sequence
 from importlib.metadata import PackageNotFoundError, version
-from io import TextIOWrapper
+from io import BufferedWriter, RawIOBase, TextIOWrapper
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
@@ -367,6 +367,10 @@ def _ensure_streams() -> None:
             setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115  # for as long as the process lives
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
+        if isinstance(sys.stdout.buffer, RawIOBase):  # with PYTHONUNBUFFERED, which cuts writes short on a full disk
+            encoding = sys.stdout.encoding
+            buffer = BufferedWriter(sys.stdout.detach())
+            sys.stdout = TextIOWrapper(buffer, encoding, errors="backslashreplace", line_buffering=True)
 
 
 def _with_streams(arguments: Sequence[str]) -> list[str]:

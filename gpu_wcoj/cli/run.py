@@ -182,6 +182,14 @@ def _tell_failures(expected: Mapping[str, int], totals: Mapping[str, int]) -> in
     return status
 
 
+def _refuse_named(output: str, relations: Sequence[str]) -> None:
+    """Raise if a folder of output looks like an input, RELATION=PATH."""
+    named, _, path = output.partition("=")
+    if path and named in relations:
+        remedy = "Name one folder: it gets one for each relation. For a single file, write .output in the program."
+        raise UsageError.invalid_value("--output", output, "a folder, without the name of a relation", remedy)
+
+
 def _source_of(
     program: Path | None,
     text_options: TextOptions | None,
@@ -466,6 +474,7 @@ def run_job(program: Runnable, job: Job) -> Mapping[str, int]:
                     f"{counted(resumes_at, 'tick')} of the checkpoint ran without it, so their changes are in no file",
                     "Leave it out again; or start over with an empty folder and an empty checkpoint.",
                 )
+            _refuse_named(str(job.output), program.outputs)
             if job.output == STANDARD_OUTPUT:
                 writer = ChangeLines(job.form, program.outputs)
             else:

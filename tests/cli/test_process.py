@@ -154,3 +154,30 @@ def test_the_bar_shows_no_share_of_an_unknown_total(monkeypatch: pytest.MonkeyPa
 def test_the_package_is_the_command():
     command = [sys.executable, "-m", "gpu_wcoj", "explain", "-e", "h(x) :- r(x, y), r(y, x)."]
     assert "delta path 1" in subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_output_that_the_disk_cuts_off_is_an_error(tmp_path: Path, unbuffered: str):
+    resource = pytest.importorskip("resource")
+    with (tmp_path / "r.csv").open("w") as file:
+        file.write("x,y\n" + "".join(f"{row},{row * row}\n" for row in range(20_000)))
+    command = [*COMMAND, "run", "-e", "h(x, y) :- r(x, y).", "--input", f"r={tmp_path / 'r.csv'}", "--format", "csv"]
+    environment = {**ENVIRONMENT, "PYTHONUNBUFFERED": unbuffered}
+    lengths = {}
+    for limit in (100_000, resource.RLIM_INFINITY):
+        with (tmp_path / "out.csv").open("wb") as out:
+            done = subprocess.run(
+                command, env=environment, stdout=out, stderr=subprocess.PIPE, text=True,
+                preexec_fn=lambda limit=limit: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)),
+            )  # fmt: skip
+        lengths[limit] = done.returncode, len((tmp_path / "out.csv").read_bytes()), "File too large" in done.stderr
+    assert lengths[100_000] == (2, 100_000, True)
+    assert lengths[resource.RLIM_INFINITY] == (0, len((tmp_path / "r.csv").read_bytes()), False)
+
+
+def test_an_output_folder_is_not_named_like_an_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    (tmp_path / "r.csv").write_text("x\n1\n")
+    arguments = ["run", "-e", "h(x) :- r(x).", "--input", f"r={tmp_path / 'r.csv'}", "--output", "h=out.csv"]
+    assert main(arguments) == 2
+    assert "--output='h=out.csv' is not allowed: expected a folder" in capsys.readouterr().err
+    assert not Path("h=out.csv").exists()
