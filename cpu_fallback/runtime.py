@@ -12,6 +12,7 @@ Processes that start together share the work: while one compiles a function, the
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import os
 import time
@@ -22,7 +23,7 @@ from typing import Any, Literal
 import numba
 from llvmlite import ir
 from numba import types
-from numba.core import cgutils
+from numba.core import cgutils, serialize
 from numba.core.caching import CompileResultCacheImpl, FunctionCache
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import CompilerBase, Flags
@@ -52,6 +53,12 @@ from cpu_fallback.compilation import cache_folder, create_folder
 from cpu_fallback.file_locks import lock_file, unlock_file
 
 _LOGGER = logging.getLogger("gpu_wcoj")
+
+# A compiled function that returns an array asks numba for the class of arrays, by a function in Python. That is the first
+# place after the function where Python looks for signals. numba ignores the exception of a handler there, such as
+# `KeyboardInterrupt`, and frees the results twice. The cache answers in C, where Python does not look, except for the
+# first result of each function.
+serialize._numba_unpickle = functools.cache(serialize._numba_unpickle)
 
 PATIENCE = 120.0
 """Seconds that a process waits for another one that compiles the same function and may have been stopped."""
