@@ -54,10 +54,10 @@ from cpu_fallback.file_locks import lock_file, unlock_file
 
 _LOGGER = logging.getLogger("gpu_wcoj")
 
-# A compiled function that returns an array asks numba for the class of arrays, by a function in Python. That is the first
-# place after the function where Python looks for signals. numba ignores the exception of a handler there, such as
-# `KeyboardInterrupt`, and frees the results twice. The cache answers in C, where Python does not look, except for the
-# first result of each function.
+# A compiled function that returns an array asks numba for the class of arrays, by a function in Python: the first place
+# after the compiled code where Python looks for signals. numba ignores the exception of a handler there, such as
+# `KeyboardInterrupt`, and frees the results twice. The cache answers in C, where Python does not look for signals, but
+# for the first result of each function.
 serialize._numba_unpickle = functools.cache(serialize._numba_unpickle)
 
 PATIENCE = 120.0
