@@ -7,7 +7,7 @@ import platform
 import sys
 from collections.abc import Callable, Sequence
 from importlib.metadata import PackageNotFoundError, version
-from io import BufferedWriter, RawIOBase, TextIOWrapper
+from io import RawIOBase, TextIOWrapper
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
@@ -367,10 +367,11 @@ def _ensure_streams() -> None:
             setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115  # for as long as the process lives
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
-        if isinstance(sys.stdout.buffer, RawIOBase):  # with PYTHONUNBUFFERED, which cuts writes short on a full disk
-            encoding = sys.stdout.encoding
-            buffer = BufferedWriter(sys.stdout.detach())
-            sys.stdout = TextIOWrapper(buffer, encoding, errors="backslashreplace", line_buffering=True)
+        if sys.stdout is sys.__stdout__ and isinstance(sys.stdout.buffer, RawIOBase):
+            # PYTHONUNBUFFERED is set: a write would return silently after a part, where the disk is full
+            sys.stdout = open(  # noqa: SIM115  # for as long as the process lives
+                sys.stdout.fileno(), "w", 1, sys.stdout.encoding, "backslashreplace", closefd=False
+            )
 
 
 def _with_streams(arguments: Sequence[str]) -> list[str]:
