@@ -100,7 +100,7 @@ def machine_memory() -> int:
         total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, OSError, ValueError):
         total = _USUAL_MEMORY
-    return min([total, *(limit for limit, _ in _control_groups()), *_resource_limits()])
+    return min([total, *(limit for limit, _ in control_groups()), *_resource_limits()])
 
 
 def available_memory() -> int:
@@ -112,7 +112,7 @@ def available_memory() -> int:
     total = machine_memory()
     if free is not None:
         total = min(total, int(free[1]) * 1024)
-    for limit, used_file in _control_groups():
+    for limit, used_file in control_groups():
         with suppress(OSError, ValueError):
             used, stored = int(used_file.read_text()), (used_file.parent / "memory.stat").read_text()
             cached = re.search(r"^(?:total_)?inactive_file (\d+)", stored, re.MULTILINE)
@@ -120,7 +120,7 @@ def available_memory() -> int:
     return total
 
 
-def _control_groups(
+def control_groups(
     table: Path = Path("/proc/self/cgroup"), folder_of_groups: Path = Path("/sys/fs/cgroup")
 ) -> list[tuple[int, Path]]:
     """Return the limit of each control group of this process, and its file of the bytes in use."""

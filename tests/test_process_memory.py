@@ -127,7 +127,7 @@ def test_limits_of_control_groups(tmp_path):
             folder.mkdir(parents=True, exist_ok=True)
             (folder / name).write_text(value + "\n")
     table.write_text("4:memory,pids:/a/b\n1:cpu:/a\n0::/a/b\n")
-    found = units._control_groups(table, tmp_path / "groups")
+    found = units.control_groups(table, tmp_path / "groups")
     assert [limit for limit, _ in found] == [8000, 4000, 9000, 7000, 5000]
     assert {path.name for _, path in found} == {"memory.usage_in_bytes", "memory.current"}
-    assert units._control_groups(tmp_path / "none") == []
+    assert units.control_groups(tmp_path / "none") == []
