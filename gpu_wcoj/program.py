@@ -590,10 +590,10 @@ class TickRunner:
                 if self.lowering.rules.facts:
                     incoming.update(self.lowering.facts(incoming, self.ledger.state.types))
                 self.ledger.change_kernels(incoming)
-                if incoming:
-                    _, side, (_, rows_by_head, _) = self._evaluate(incoming, threads, collect, None)
-                    emit_rows(rows_by_head)
-            if incoming:
+                if not incoming:
+                    return
+                _, side, (_, rows_by_head, _) = self._evaluate(incoming, threads, collect, None)
+                emit_rows(rows_by_head)
                 circuit, seconds = side.circuit, time.perf_counter() - start
                 backend = circuit.backend
                 report = TickReport(
