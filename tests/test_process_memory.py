@@ -131,3 +131,21 @@ def test_limits_of_control_groups(tmp_path):
     assert [limit for limit, _ in found] == [8000, 4000, 9000, 7000, 5000]
     assert {path.name for _, path in found} == {"memory.usage_in_bytes", "memory.current"}
     assert units.control_groups(tmp_path / "none") == []
+
+
+def test_joins_of_streams_end_with_an_error_too():
+    lines = measure(
+        """
+        import gpu_wcoj.budget as budget
+        budget.default_limit = lambda: 900_000_000
+        def joined():
+            circuit = gw.Circuit()
+            edges = circuit.source("e", {"a": "int64", "b": "int64"})
+            circuit.sink("h", edges.incremental_join(edges, on={1: 0}).incremental_join(edges, on={2: 0}))
+            return len(circuit.step({"e": E})["h"])
+        run("streams", joined)
+        """
+    )
+    growth, error, _ = lines["streams"]
+    assert error.startswith("MemoryBudgetError: "), error
+    assert growth <= 900_000_000

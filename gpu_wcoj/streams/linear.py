@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from gpu_wcoj.budget import reserve
 from gpu_wcoj.data.column import Column
 from gpu_wcoj.data.schema import NO_TYPE, DataType, declared_type
 from gpu_wcoj.engine.ingest import arity_message, column_order, named_after, narrow_columns, read_change
@@ -673,6 +674,9 @@ def match_rows(
         return []
     left, right = (change.names, trace.names) if change_is_left else (trace.names, change.names)
     names, sources = shape.output(left, right)
+    if place.backend.device is None:
+        n_rows = len(entries.owner)
+        reserve(8 * n_rows * (len(sources) + 4), "joining", n_rows)
     columns = [
         change.columns[position].gather(entries.owner) if is_left == change_is_left else entries.columns[position]
         for is_left, position in sources

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from gpu_wcoj.backend import Backend, select_backend
+from gpu_wcoj.budget import reserve
 from gpu_wcoj.errors import UsageError, counted
 from gpu_wcoj.kernels.protocol import CodeArray, Int64Array, Level, MergeInParts, Trie
 from gpu_wcoj.zset.arrays import numbers, positions, stacked
@@ -374,6 +375,9 @@ class IndexedZSet:
         for level in range(len(prefixes), self.depth):
             begin, end = self.offsets[level - 1][node], self.offsets[level - 1][node + 1]
             sizes = end - begin
+            if self.backend.device is None:
+                n_rows = int(sizes.sum())
+                reserve(8 * n_rows * (6 + len(remaining)), "looking up", n_rows)
             start = xp.cumsum(sizes) - sizes
             repeat = xp.repeat(xp.arange(len(node)), sizes)
             node = xp.arange(len(repeat)) - start[repeat] + begin[repeat]
