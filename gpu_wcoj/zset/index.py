@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from gpu_wcoj.backend import Backend, select_backend
-from gpu_wcoj.budget import reserve
+from gpu_wcoj.budget import MEASURED_FROM, reserve
 from gpu_wcoj.errors import UsageError, counted
 from gpu_wcoj.kernels.protocol import CodeArray, Int64Array, Level, MergeInParts, Trie
 from gpu_wcoj.zset.arrays import numbers, positions, stacked
@@ -375,11 +375,11 @@ class IndexedZSet:
         for level in range(len(prefixes), self.depth):
             begin, end = self.offsets[level - 1][node], self.offsets[level - 1][node + 1]
             sizes = end - begin
-            if self.backend.device is None:
-                n_rows = int(sizes.sum())
-                reserve(8 * n_rows * (6 + len(remaining)), "looking up", n_rows)
             start = xp.cumsum(sizes) - sizes
             repeat = xp.repeat(xp.arange(len(node)), sizes)
+            n_bytes = 8 * len(repeat) * (6 + len(remaining))
+            if n_bytes >= MEASURED_FROM and self.backend.device is None:
+                reserve(n_bytes, "looking up", len(repeat))
             node = xp.arange(len(repeat)) - start[repeat] + begin[repeat]
             owner = owner[repeat]
             remaining = [column[repeat] for column in remaining]
