@@ -24,7 +24,9 @@ from gpu_wcoj.join import delta, eliminate, full_join, generic
 from gpu_wcoj.join.settings import FAST_PATHS, tune
 from gpu_wcoj.planner.ir import STRATEGIES
 from gpu_wcoj.planner.passes import share
+from gpu_wcoj.query.datalog import parse
 from gpu_wcoj.query.ir import Rules
+from gpu_wcoj.query.stratify import unread
 from tests.helpers import rank_bitmaps
 from tests.helpers.answers import named
 from tests.helpers.asked_programs import TARGETS, asked_text
@@ -319,7 +321,11 @@ def draw(chance: random.Random, name: str, kernels: str = "numba") -> Case:
         "keep": chance.sample(judged.heads, chance.randint(0, min(2, len(judged.heads)))),
     }
     if isinstance(program, Rules) or chance.random() < 0.3:
-        options["outputs"] = chance.sample(judged.heads, chance.randint(1, len(judged.heads)))
+        outputs = chance.sample(judged.heads, chance.randint(1, len(judged.heads)))
+        rules = program if isinstance(program, Rules) else parse(program)
+        if any(rule.computed for rule in rules.rules):  # calculations of heads that nobody asks for may fail unseen
+            outputs += [name for name in unread(rules) if name not in outputs]
+        options["outputs"] = outputs
     if isinstance(program, str) and chance.random() < 0.2:
         options["order"] = hints(program, chance)
     if pressure.startswith("any") or chance.random() < 0.3:
