@@ -35,6 +35,13 @@ DEFAULT_SHARE = 0.8
 COMPARED_FROM = 64 << 20
 """Bytes of one request from which on they are compared with the free memory of the machine."""
 
+PERMITTED = 64 << 20
+"""Bytes by which work without a limit may grow a process that is larger than `DEFAULT_SHARE` allows before it: what
+else holds memory there, such as tables of the caller, does not stop small ticks."""
+
+PAUSE = 1.0
+"""Seconds without a measurement after which the next one is of new work."""
+
 TEXT_BYTES = 100
 """Bytes of a text or a wide number in a dictionary: its object of Python, and its place in a list and in a map."""
 
@@ -153,10 +160,11 @@ class Budget:
 
 @dataclass(eq=False)
 class _Process:
-    """Work that has a limit of its memory, and the time of the next measurement."""
+    """Work that has a limit of its memory, the time of the next measurement, and the bytes before the present work."""
 
     limited: tuple[Budget, ...] = ()
-    measured_at: float = 0.0
+    measured_at: float = -math.inf
+    resident_before: int = 0
 
 
 _process = _Process()
@@ -173,18 +181,23 @@ def reserve(n_bytes: int, what: str = "the rows of the join", n_rows: int = 0) -
     what, n_rows
         What needs the bytes and the number of its rows, for the message; 0 for no number.
     """
-    if n_bytes < MEASURED_FROM and time.monotonic() < _process.measured_at:
+    now = time.monotonic()
+    if n_bytes < MEASURED_FROM and now < _process.measured_at:
         return
-    _process.measured_at = time.monotonic() + MEASURED_EVERY
+    paused, _process.measured_at = now > _process.measured_at + PAUSE, now + MEASURED_EVERY
     for budget in _process.limited:
         budget.check_process(n_bytes, what, n_rows)
     if _process.limited:
         return
-    limit, used = default_limit(), resident_memory()
-    if used + n_bytes > limit:
+    used = resident_memory()
+    if paused:
+        _process.resident_before = used
+    limit = default_limit()
+    most = max(limit, _process.resident_before + PERMITTED)
+    if used + n_bytes > most:
         _return_freed()
         used = resident_memory()
-    if used + n_bytes > limit:
+    if used + n_bytes > most:
         shown = f"the default memory={format_bytes(limit)} ({DEFAULT_SHARE:.0%} of the machine)"
         raise _exceeded(what, n_rows, n_bytes, used, shown)
     if n_bytes >= COMPARED_FROM and n_bytes > (free := available_memory()):

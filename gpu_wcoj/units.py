@@ -156,9 +156,10 @@ def _resource_limits() -> list[int]:
 
 
 def resident_memory() -> int:
-    """Return the bytes of memory of this process, 0 if the system does not tell."""
+    """Return the bytes of memory of this process without those of mapped files, 0 if the system does not tell."""
     try:
         with open("/proc/self/statm", "rb") as file:
-            return int(file.read().split()[1]) * _PAGE_BYTES
+            _, resident, shared, *_ = map(int, file.read().split())
+            return (resident - shared) * _PAGE_BYTES
     except (OSError, ValueError, IndexError):
         return 0

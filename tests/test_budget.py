@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import random
 
 import duckdb
+import numpy as np
 import pytest
 
 import gpu_wcoj as gw
+from gpu_wcoj import budget
 from gpu_wcoj.budget import Budget
 from gpu_wcoj.errors import IterationLimitError, MemoryBudgetError, RowBudgetError, TimeBudgetError, UsageError
 
@@ -162,3 +165,14 @@ def test_nothing_is_limited_outside_of_the_work():
 def test_limits_that_are_not_allowed(option):
     with pytest.raises(UsageError, match="is not allowed|is not an amount"):
         gw.query(HOPS, {"edge": [(1, 2)]}, **option)
+
+
+def test_small_ticks_go_on_in_a_process_that_holds_much_memory(monkeypatch):
+    monkeypatch.setattr(budget, "default_limit", lambda: 1)
+    monkeypatch.setattr(budget._process, "measured_at", -math.inf)
+    program = gw.Program("h(a, c) :- e(a, b), e(b, c).")
+    assert program.step({"e": [(1, 2), (2, 3)]})["h"].to_dict() == {(1, 3): 1}
+    rows = np.stack([np.arange(8192), np.zeros(8192, np.int64)], axis=1)
+    with pytest.raises(MemoryBudgetError, match=r"more than the default memory="):
+        gw.query("h(a, b) :- e(a, x), e(b, x).", e=rows)
+    assert program.step({"e": [(3, 4)]})["h"].to_dict() == {(2, 4): 1}
