@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
 
 import gpu_wcoj as gw
-from bench.suite.contender import About, Contender, MissingError, Outcome, Setting
+from bench.suite.contender import About, Contender, Outcome, Setting
 from bench.suite.digest import digest
 from bench.suite.record import Work
 from bench.suite.workload import State, Tick
@@ -19,22 +18,15 @@ Strategy = Literal["wcoj", "binary", "auto"]
 
 
 class Engine:
-    """A program that is loaded once and takes ticks.
-
-    Raises
-    ------
-    MissingError
-        If programs of this version have no strategies.
-    """
+    """A program that is loaded once and takes ticks."""
 
     about = About()
 
     def __init__(self, setting: Setting, strategy: Strategy) -> None:
-        if "strategy" not in inspect.signature(gw.Program).parameters:
-            raise MissingError(f"Program of gpu_wcoj {gw.__version__} has no option strategy, so none can be compared")
-        options: dict[str, Any] = {"strategy": strategy}
         workload = setting.workload
-        self.program = gw.Program(workload.text, backend="cpu", threads=setting.threads, bag=workload.bag, **options)
+        self.program = gw.Program(
+            workload.text, backend="cpu", threads=setting.threads, bag=workload.bag, strategy=strategy
+        )
         self.workload = workload
         self.how = setting.how
 

@@ -261,7 +261,7 @@ def test_dates_compare_with_text(kind, constant, op, backend):
     assert found == {(k,): 1 for k, one in enumerate(dates) if OPERATORS[op](one, middle)}
 
 
-@pytest.mark.parametrize("constant", ["1995-02-30", "15.3.1995", "1995-3-15", "yesterday", "1995-03-15 10:00", ""])
+@pytest.mark.parametrize("constant", ["1995-02-30", "15.3.1995", "1995-3-15", "yesterday", "1995-03-15 25:00", ""])
 def test_nonsense_is_no_date(constant):
     program = gw.Program(f'h(d) :- r(d), d < "{constant}".')
     with pytest.raises(TypeMismatchError, match="is not a value of type 'date32"):
