@@ -27,17 +27,14 @@ MEASURED_EVERY = 0.01
 
 UNCHARGED = 256 << 20
 """Bytes by which the process may grow beside a limit, for packages, machine code and what the allocator keeps: up to
-231 MB in a fresh process that first loads numba and DuckDB."""
+231 MB in a fresh process that first loads numba and DuckDB. So what else holds memory in a process stops no small tick
+of a program without a limit."""
 
 DEFAULT_SHARE = 0.8
 """Share of the machine's memory that the process may have if a program has no limit, as in DuckDB."""
 
 COMPARED_FROM = 64 << 20
 """Bytes of one request from which on they are compared with the free memory of the machine."""
-
-PERMITTED = 64 << 20
-"""Bytes by which work without a limit may grow a process that is larger than `DEFAULT_SHARE` allows before it: what
-else holds memory there, such as tables of the caller, does not stop small ticks."""
 
 PAUSE = 1.0
 """Seconds without a measurement after which the next one is of new work."""
@@ -193,7 +190,7 @@ def reserve(n_bytes: int, what: str = "the rows of the join", n_rows: int = 0) -
     if paused:
         _process.resident_before = used
     limit = default_limit()
-    most = max(limit, _process.resident_before + PERMITTED)
+    most = max(limit, _process.resident_before + UNCHARGED)
     if used + n_bytes > most:
         _return_freed()
         used = resident_memory()

@@ -189,6 +189,7 @@ def satisfied(
     """(binding, weight) for every way to satisfy a body, given what is bound already."""
     steps, joined = _planned(body, frozenset(binding))
     joined = joined | set(binding) | (never_null or set())
+    held = _held(body, binding)
     indexes: dict[int, dict[Row, list[tuple[Row, int]]]] = {}
 
     def follow(number: int, binding: Binding, weight: int) -> Iterator[tuple[Binding, int]]:
@@ -199,7 +200,7 @@ def satisfied(
             return
         literal, keys = steps[number]
         if not isinstance(literal, Atom):
-            for extended in _tested(literal, binding, known, bag):
+            for extended in _tested(literal, binding, known, bag, held):
                 yield from follow(number + 1, extended, weight)
             return
         if number not in indexes:
@@ -299,8 +300,26 @@ def _ready(literal: Literal, bound: set[Name], body: Sequence[Literal]) -> bool:
     return not sides[0] and not sides[1]
 
 
-def _tested(test: Test, binding: Binding, known: Facts, bag: bool) -> Iterator[Binding]:
-    """`binding`, with what an equality binds, if the comparison holds."""
+def _held(body: Sequence[Literal], binding: Binding) -> set[Name]:
+    """The variables whose values are bound before, in positive atoms, or in the text: all others are calculated."""
+    held = {*binding, *(term for one in body if isinstance(one, Atom) and one.positive for term in one.terms)}
+    equal = [(one.left, one.right) for one in body if isinstance(one, Test) and one.op == "="]
+    for _ in equal:
+        for left, right in (*equal, *((right, left) for left, right in equal)):
+            if isinstance(left, Name) and (right in held if isinstance(right, Name) else _is_constant(right)):
+                held.add(left)
+    return {term for term in held if isinstance(term, Name)}
+
+
+def _is_constant(term: Term) -> bool:
+    return not isinstance(term, (Name, Call, Aggregate))
+
+
+def _tested(test: Test, binding: Binding, known: Facts, bag: bool, held: set[Name]) -> Iterator[Binding]:
+    """`binding`, with what an equality binds, if the comparison holds.
+
+    A number outside int64 equals no value that a relation holds; whether it equals a calculated one is refused.
+    """
     if test.left == test.right and isinstance(test.left, Name) and test.op in ("!=", "<", ">"):
         return  # whatever its value, and whether or not it has one
     answers: dict[int, object] = {}
@@ -336,7 +355,8 @@ def _tested(test: Test, binding: Binding, known: Facts, bag: bool) -> Iterator[B
     left, right = sides
     missing = next((side for side in sides if isinstance(side, UndefinedError)), None)
     if missing is not None and UNBOUND not in sides:
-        if test.op != "=" or not isinstance(missing, BeyondError):
+        stored = any(side in held if isinstance(side, Name) else _is_constant(side) for side in (test.left, test.right))
+        if test.op != "=" or not isinstance(missing, BeyondError) or not stored:
             yield {**binding, LACKING: True}
     elif left is UNBOUND or right is UNBOUND:
         name = test.left if left is UNBOUND else test.right
