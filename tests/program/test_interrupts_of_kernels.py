@@ -23,7 +23,6 @@ def raise_interrupt(*_):
 
 signal.signal(signal.SIGALRM, raise_interrupt)
 seed, n_ticks = int(sys.argv[1]), 60
-chance = random.Random(seed)
 
 def closure(rows):
     following, pairs = {}, set()
@@ -45,31 +44,39 @@ def triangles(rows):
     return {(a, b, c) for a, b in rows for c in following.get(b, ()) if (a, c) in rows}
 
 n_interrupted = 0
-for text, answer, n_values, sizes in (
-    ("p(a, b) :- e(a, b). p(a, c) :- p(a, b), e(b, c).", closure, 90, (1, 5, 150)),
-    ("t(a, b, c) :- e(a, b), e(b, c), e(a, c).", triangles, 400, (1, 60, 2000)),
-):
-    view, rows = gw.view(text, e=[(0, 0)], keep=[text[0]]), {(0, 0)}
-    for _ in range(n_ticks):
-        changed = {(chance.randrange(n_values), chance.randrange(n_values)) for _ in range(chance.choice(sizes))}
-        change = gw.ZSet.from_rows([(row, -1 if row in rows else 1) for row in changed], ("a", "b"))
-        before = view.program.last_tick.tick
-        try:
-            signal.setitimer(signal.ITIMER_REAL, chance.choice((1e-4, 1e-3, 1e-2)) * (1 + chance.random()))
-            view.apply(e=change)
-        except KeyboardInterrupt:
-            n_interrupted += 1
-        finally:
-            while True:  # the alarm may still be raised here
-                try:
-                    signal.setitimer(signal.ITIMER_REAL, 0)
-                    break
-                except KeyboardInterrupt:
-                    pass
-        if view.program.last_tick.tick > before:
-            rows ^= changed
-        assert view.count("e") == len(rows), seed
-    assert set(view.snapshot().rows()) == answer(rows), seed
+
+def run(is_interrupted):
+    global n_interrupted
+    chance = random.Random(seed)
+    for text, answer, n_values, sizes in (
+        ("p(a, b) :- e(a, b). p(a, c) :- p(a, b), e(b, c).", closure, 90, (1, 5, 150)),
+        ("t(a, b, c) :- e(a, b), e(b, c), e(a, c).", triangles, 400, (1, 60, 2000)),
+    ):
+        view, rows = gw.view(text, e=[(0, 0)], keep=[text[0]]), {(0, 0)}
+        for _ in range(n_ticks):
+            changed = {(chance.randrange(n_values), chance.randrange(n_values)) for _ in range(chance.choice(sizes))}
+            change = gw.ZSet.from_rows([(row, -1 if row in rows else 1) for row in changed], ("a", "b"))
+            before = view.program.last_tick.tick
+            seconds = chance.choice((1e-4, 1e-3, 1e-2)) * (1 + chance.random())
+            try:
+                signal.setitimer(signal.ITIMER_REAL, seconds if is_interrupted else 0)
+                view.apply(e=change)
+            except KeyboardInterrupt:
+                n_interrupted += 1
+            finally:
+                while True:  # the alarm may still be raised here
+                    try:
+                        signal.setitimer(signal.ITIMER_REAL, 0)
+                        break
+                    except KeyboardInterrupt:
+                        pass
+            if view.program.last_tick.tick > before:
+                rows ^= changed
+            assert view.count("e") == len(rows), seed
+        assert set(view.snapshot().rows()) == answer(rows), seed
+
+run(is_interrupted=False)  # numba cannot be interrupted while it loads code, or makes the first result of a function
+run(is_interrupted=True)
 print(n_interrupted)
 """
 

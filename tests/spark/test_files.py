@@ -191,6 +191,6 @@ def test_no_object_is_left_to_the_search_for_garbage_after_a_task() -> None:
                 assert garbage() is None
             finally:
                 gc.unfreeze()
-            assert not n_files or len(os.listdir("/proc/self/fd")) == n_files
+            assert not n_files or len(os.listdir("/proc/self/fd")) <= n_files  # other threads close files
             accepted.sendall(b"b")
             assert (accepted.recv(1), client.recv(1)) == (b"a", b"b")
