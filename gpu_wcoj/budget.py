@@ -157,7 +157,7 @@ class Budget:
 
 @dataclass(eq=False)
 class _Process:
-    """Work that has a limit of its memory, the time of the next measurement, and the bytes before the present work."""
+    """Work with a limit, the time of the next measurement, and the bytes before this work."""
 
     limited: tuple[Budget, ...] = ()
     measured_at: float = -math.inf

@@ -156,7 +156,7 @@ def _resource_limits() -> list[int]:
 
 
 def resident_memory() -> int:
-    """Return the bytes of memory of this process without those of mapped files, 0 if the system does not tell."""
+    """Return the bytes of this process without mapped files, 0 if the system does not tell."""
     try:
         with open("/proc/self/statm", "rb") as file:
             _, resident, shared, *_ = map(int, file.read().split())
