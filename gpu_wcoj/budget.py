@@ -88,11 +88,11 @@ class Budget:
         """
         self._deadline = math.inf if self.seconds is None else time.monotonic() + self.seconds
         self._state_bytes, self._is_running = state_bytes, True
-        if self.nbytes is not None:
-            self._resident_before = resident_memory()
-            with _lock:
-                _process.limited += (self,)
+        self._resident_before = 0 if self.nbytes is None else resident_memory()
         try:
+            if self.nbytes is not None:
+                with _lock:
+                    _process.limited += (self,)
             yield
         finally:
             self._deadline, self._is_running = math.inf, False
