@@ -137,7 +137,8 @@ class Lines:
 
 
 INNER_LF, INNER_CR = b"\0", b"\x1d"
-"""What stands for line ends and carriage returns within quoted values; a text file has no zero byte."""
+"""What stands for line ends and carriage returns within quoted values. A text file has no zero byte; the other
+character is refused beside such values."""
 
 
 def _closed(data: bytes, separator: str) -> tuple[bytes, bytes] | None:
@@ -162,8 +163,7 @@ def _closed(data: bytes, separator: str) -> tuple[bytes, bytes] | None:
     lines[ends[is_inner & (ends <= n)] - 1] = INNER_LF[0]
     returns = np.flatnonzero(lines == ord("\r"))
     inner = returns[np.searchsorted(quotes, returns + 1) % 2 == 1]
-    if INNER_CR not in data:
-        lines[inner] = INNER_CR[0]
+    lines[inner] = INNER_CR[0]
     return lines.tobytes(), data[n:]
 
 
@@ -216,6 +216,11 @@ class TextFile:
                     "  Say format=parquet or format=arrow if that is what it is."
                 )
             if self._separator != " " and b'"' in data and (closed := _closed(data, self._separator)) is not None:
+                if INNER_CR in data:
+                    raise InputFileError(
+                        f"'{self.path}' has quoted values with line ends, and the character 0x1D beside them.\n"
+                        "  Remove that character, or convert the file to Parquet."
+                    )
                 is_open = closed[1] and not following and not remainder  # then the quote has no end
                 data, remainder = (closed[0] + closed[1], b"") if is_open else (closed[0], closed[1] + remainder)
             if len(remainder) > LINE_BYTES:

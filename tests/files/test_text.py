@@ -200,3 +200,12 @@ def test_lines_are_counted_with_the_line_ends_in_values(tmp_path):
     path.write_text('n,s\n1,"x\ny"\n2,"z\n')
     with pytest.raises(InputFileError, match="line 4: a quoted value that does not end"):
         gw.query("q(n, s) :- t(n, s).", t=path)
+
+
+def test_the_character_that_stands_for_carriage_returns_is_kept_or_refused(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_bytes(b'k,v\n1,"p\x1dq"\n2,"x"\n')
+    assert sorted(gw.query("h(k, v) :- t(k, v).", t=path).rows()) == [(1, "p\x1dq"), (2, "x")]
+    path.write_bytes(b'k,v\n1,"p\x1dq"\n2,"x\ny"\n')
+    with pytest.raises(gw.errors.InputFileError, match="the character 0x1D beside them"):
+        gw.query("h(k, v) :- t(k, v).", t=path)
