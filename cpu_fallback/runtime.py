@@ -11,10 +11,12 @@ Processes that start together share the work: while one compiles a function, the
 
 from __future__ import annotations
 
+import _thread
 import contextlib
 import functools
 import logging
 import os
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -54,12 +56,6 @@ from cpu_fallback.file_locks import lock_file, unlock_file
 
 _LOGGER = logging.getLogger("gpu_wcoj")
 
-# A compiled function that returns an array asks numba for the class of arrays, by a function in Python: the first place
-# after the compiled code where Python looks for signals. numba ignores the exception of a handler there, such as
-# `KeyboardInterrupt`, and frees the results twice. The cache answers in C, where Python does not look for signals, but
-# for the first result of each function.
-serialize._numba_unpickle = functools.cache(serialize._numba_unpickle)
-
 PATIENCE = 120.0
 """Seconds that a process waits for another one that compiles the same function and may have been stopped."""
 
@@ -69,6 +65,83 @@ try:
 except RuntimeError as error:  # a user without a home folder
     FOLDER = None
     _LOGGER.warning("Compiled kernels are not kept (%s): set NUMBA_CACHE_DIR to a folder.", error)
+
+
+# First calls of kernels, which load or compile machine code and must not be interrupted in the middle.
+#
+# Python runs the handlers of signals, such as that of Ctrl-C, in the main thread, between any two steps of Python code.
+# numba and llvmlite cannot be left anywhere: a lock may stay locked or code half loaded. So the main thread leaves the
+# first call of a kernel to a thread of its own, waits for it, and raises the interrupt afterwards. Later calls run no
+# Python code, so an interrupt is raised when they have returned.
+
+# A compiled function that returns an array asks numba for the class of arrays, by a function in Python. numba ignores
+# the exception of a handler there, and frees the results twice. The cache answers in C, where no handler runs. Each
+# function has a key of its own, so its first call fills the cache.
+serialize._numba_unpickle = functools.cache(serialize._numba_unpickle)
+
+_CURRENT = threading.local()
+"""The `_Errand` of the running thread, if it has one."""
+
+
+class _Errand:
+    """A call that another thread makes while the main thread waits."""
+
+    def __init__(self, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
+        self._function = function
+        self._args = args
+        self._owner: dict[str, str] = {}
+        self._end = _thread.allocate_lock()
+        self._end.acquire()
+        self._outcome: list[tuple[Any, BaseException | None]] = []
+        self.interrupt: BaseException | None = None
+
+    def run(self) -> None:
+        """Make the call, unless the main thread was interrupted before."""
+        if self._owner.setdefault("owner", "errand") != "errand":
+            return
+        _CURRENT.errand = self
+        try:
+            self._outcome.append((self._function(*self._args), None))
+        except BaseException as error:
+            self._outcome.append((None, error))
+        self._end.release()
+
+    def result(self) -> Any:
+        """Start the thread, wait for it, and return or raise what the call did.
+
+        An exception of a signal's handler, raised meanwhile, comes first.
+        """
+        is_started = False
+        while not self._outcome:
+            try:
+                if not is_started:
+                    is_started = True
+                    _thread.start_new_thread(self.run, ())
+                self._end.acquire()
+            except BaseException as error:
+                self.interrupt = error
+                # A handler may raise before or after the start. The first of the two threads to ask decides.
+                if self._owner.setdefault("owner", "main") == "main":
+                    raise
+        result, failure = self._outcome.pop()
+        if self.interrupt is not None:
+            raise self.interrupt
+        if failure is not None:
+            raise failure
+        return result
+
+
+def call_uninterrupted(function: Callable[..., Any], *args: Any) -> Any:
+    """Call a function; what a signal's handler raises meanwhile is raised when it has returned."""
+    if threading.get_ident() != threading.main_thread().ident:  # handlers run in the main thread only
+        return function(*args)
+    return _Errand(function, args).result()
+
+
+def pending_interrupt() -> BaseException | None:
+    """Return the interrupt that waits for the running call, which may raise it to end early."""
+    errand: _Errand | None = getattr(_CURRENT, "errand", None)
+    return None if errand is None else errand.interrupt
 
 
 class Locator:
@@ -164,6 +237,9 @@ class KernelCache(FunctionCache):
             if time.monotonic() >= until:
                 os.close(file)
                 return
+            if (interrupt := pending_interrupt()) is not None:
+                os.close(file)
+                raise interrupt
             time.sleep(0.02)
 
     def _give_way(self) -> None:
@@ -460,6 +536,13 @@ def cached_njit(function: Callable[..., Any]) -> Any:
     dispatcher.linked = LinkedFunction(dispatcher)
     dispatcher.get_call_template = dispatcher.linked.get_call_template
     dispatcher.get_overload = dispatcher.linked.get_overload
+    compile_for = dispatcher._compile_for_args
+
+    def first_call(*args: Any) -> Any:
+        return compile_for(*args)(*args)
+
+    # numba calls what this returns
+    dispatcher._compile_for_args = lambda *args: functools.partial(call_uninterrupted, first_call)
     if FOLDER is not None:
         dispatcher._cache = KernelCache(function)  # as `cache=True` does with numba's own cache
     return dispatcher

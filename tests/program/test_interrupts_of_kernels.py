@@ -45,7 +45,7 @@ def triangles(rows):
 
 n_interrupted = 0
 
-def run(is_interrupted):
+def run():
     global n_interrupted
     chance = random.Random(seed)
     for text, answer, n_values, sizes in (
@@ -59,7 +59,7 @@ def run(is_interrupted):
             before = view.program.last_tick.tick
             seconds = chance.choice((1e-4, 1e-3, 1e-2)) * (1 + chance.random())
             try:
-                signal.setitimer(signal.ITIMER_REAL, seconds if is_interrupted else 0)
+                signal.setitimer(signal.ITIMER_REAL, seconds)
                 view.apply(e=change)
             except KeyboardInterrupt:
                 n_interrupted += 1
@@ -75,8 +75,7 @@ def run(is_interrupted):
             assert view.count("e") == len(rows), seed
         assert set(view.snapshot().rows()) == answer(rows), seed
 
-run(is_interrupted=False)  # numba cannot be interrupted while it loads code, or makes the first result of a function
-run(is_interrupted=True)
+run()
 print(n_interrupted)
 """
 
