@@ -160,10 +160,8 @@ def add_up_runs() -> None:
     """Consolidate rows that arrive in the order of their first column."""
     row = np.arange(RUNS_FROM, dtype=np.int64)
     for columns in ([row // 64, row % 64], [row // 64, row % 8, row % 3]):
-        for rows in (columns, [_read_only(column) for column in columns]):
-            CompiledKernels.distinct_rows(rows)
-            for weights in (np.ones(RUNS_FROM, np.int64), _read_only(np.ones(RUNS_FROM, np.int64))):
-                CompiledKernels.consolidate(rows, weights)
+        CompiledKernels.distinct_rows(columns)
+        CompiledKernels.consolidate(columns, np.ones(RUNS_FROM, np.int64))
 
 
 def walk_paths() -> None:

@@ -675,14 +675,12 @@ PLACES_PER_ROW = 8
 WORDS_PER_ROW = 1
 """Words of the second level per row that all runs together may read."""
 
-_NOTHING = np.empty(0, np.int64)
-
 
 @cached_njit
-def count_runs(first):
-    """Return the number of runs of a column; 0 if it does not ascend."""
-    runs = 1
-    for i in range(1, len(first)):
+def count_runs(address, size):
+    """Return the number of runs of a column, read by its address; 0 if it does not ascend."""
+    first, runs = pointer64(address), 1
+    for i in range(1, size):
         if first[i] < first[i - 1]:
             return 0
         runs += first[i] != first[i - 1]
@@ -690,26 +688,27 @@ def count_runs(first):
 
 
 @cached_njit
-def add_runs(first, places, weights, table, bits, above, out_first, out_place, out_weight):
+def add_runs(first_address, places, weights_address, table, bits, above, out_first, out_place, out_weight):
     """Write the distinct rows and the sums of their weights; return the number of rows.
 
     Rows whose sum is 0 are left out.
 
     Parameters
     ----------
-    weights
-        Empty if all are 1.
+    weights_address
+        0 if all weights are 1.
     table, bits, above
         Zeros: a sum per place, a bit per place, and a bit per word of `bits`. They are zeros again afterwards.
     out_weight
         Empty if the sums are not needed.
     """
     n, unit = 0, np.uint64(1)
-    has_weights, has_sums = len(weights) > 0, len(out_weight) > 0
+    has_weights, has_sums = weights_address != 0, len(out_weight) > 0
+    first, weights = pointer64(first_address), pointer64(weights_address)
     i = 0
-    while i < len(first):
+    while i < len(places):
         run = first[i]
-        while i < len(first) and first[i] == run:
+        while i < len(places) and first[i] == run:
             place = places[i]
             table[place] += weights[i] if has_weights else 1
             word = place >> 6
@@ -750,7 +749,8 @@ def consolidate_runs(
         return None
     if columns[0][0] > columns[0][-1]:
         return None
-    n_runs = count_runs(columns[0])
+    first = np.ascontiguousarray(columns[0])
+    n_runs = count_runs(address_of(first), n)
     packed = packing(columns[1:]) if n_runs else None
     if packed is None:
         return None
@@ -764,10 +764,11 @@ def consolidate_runs(
     n_words = (1 << n_bits >> 6) + 1
     scratch = np.zeros(n_words, np.uint64), np.zeros((n_words >> 6) + 1, np.uint64)
     out_first, out_place = np.empty(n, np.int64), np.empty(n, np.int64)
-    sums = _NOTHING if weights is None else np.empty(n, np.int64)
+    weights = None if weights is None else np.ascontiguousarray(weights)
+    sums = np.empty(0 if weights is None else n, np.int64)
     size = add_runs(
-        columns[0], places, _NOTHING if weights is None else weights, np.zeros(1 << n_bits, np.int64), *scratch,
-        out_first, out_place, sums,
+        address_of(first), places, 0 if weights is None else address_of(weights), np.zeros(1 << n_bits, np.int64),
+        *scratch, out_first, out_place, sums,
     )  # fmt: skip
     out_place = out_place[:size]
     if len(columns) == 2:
