@@ -553,8 +553,7 @@ class Result:
         return weights
 
     def _n_rows(self) -> int:
-        ends = _running_sums(self._weights())
-        return int(ends[-1]) if len(ends) else 0
+        return int(_widened(self._weights()).sum())
 
     def _check_memory(self, n_values: int) -> None:
         """Raise if the memory does not hold the rows, of `n_values` values each."""
@@ -624,5 +623,10 @@ def _are_ones(weights: Int64Array) -> bool:
 
 def _running_sums(weights: Int64Array) -> npt.NDArray[Any]:
     """Return the exact running sums, as Python integers where they could leave int64."""
+    return np.cumsum(_widened(weights))
+
+
+def _widened(weights: Int64Array) -> npt.NDArray[Any]:
+    """Return the weights, as Python integers where their sums could leave int64."""
     is_small = not len(weights) or int(weights.max()) <= (2**63 - 1) // len(weights)
-    return np.cumsum(weights if is_small else weights.astype(object))
+    return weights if is_small else weights.astype(object)
