@@ -157,11 +157,12 @@ def run_loops() -> None:
 
 
 def add_up_runs() -> None:
-    """Consolidate rows that arrive in the order of their first column."""
+    """Consolidate rows, also those that arrive in the order of their first column."""
     row = np.arange(RUNS_FROM, dtype=np.int64)
     for columns in ([row // 64, row % 64], [row // 64, row % 8, row % 3]):
         CompiledKernels.distinct_rows(columns)
-        CompiledKernels.consolidate(columns, np.ones(RUNS_FROM, np.int64))
+        for rows in (columns, [column[::-1] for column in columns]):
+            CompiledKernels.consolidate(rows, np.ones(RUNS_FROM, np.int64))
 
 
 def walk_paths() -> None:

@@ -14,7 +14,16 @@ from cpu_fallback import tries as sort
 from cpu_fallback import tries as sums
 from cpu_fallback.extend import extend_arrays
 from cpu_fallback.fixpoints import Fixpoint, Maintenance
-from cpu_fallback.lookup import bucket_index, count_children, expand_rows, locate, narrow, trie_levels, trie_levels_two
+from cpu_fallback.lookup import (
+    bucket_index,
+    count_children,
+    expand_rows,
+    locate,
+    narrow,
+    sort_keys,
+    trie_levels,
+    trie_levels_two,
+)
 from cpu_fallback.merge import (
     LARGEST_WEIGHT,
     LEFT_END,
@@ -27,6 +36,7 @@ from cpu_fallback.merge import (
     READ,
     RIGHT_END,
     SMALLEST_WEIGHT,
+    consolidate_packed,
     consolidate_runs,
     distinct_packed,
     index_rows,
@@ -332,7 +342,6 @@ class CompiledKernels:
     walked_rows: ClassVar[int] = 1 << 14
     fixpoint = Fixpoint
     maintenance = Maintenance
-    lexsort = staticmethod(sort.lexsort)
     run_starts = staticmethod(sort.run_starts)
     held_rows = staticmethod(sort.held_rows)
     segment_sums = staticmethod(sums.segment_sums)
@@ -348,7 +357,16 @@ class CompiledKernels:
     @staticmethod
     def consolidate(columns: Sequence[Int64Array], weights: Int64Array) -> tuple[list[Int64Array], Int64Array]:
         """See `gpu_wcoj.kernels.protocol.Kernels.consolidate`."""
-        return consolidate_runs(columns, weights) or sort.consolidate(columns, weights)
+        return (
+            consolidate_runs(columns, weights)
+            or consolidate_packed(columns, weights)
+            or sort.consolidate(columns, weights, sort_keys)
+        )
+
+    @staticmethod
+    def lexsort(columns: Sequence[Int64Array]) -> IndexArray:
+        """See `gpu_wcoj.kernels.protocol.Kernels.lexsort`."""
+        return sort.lexsort(columns, sort_keys)
 
     @staticmethod
     def build_levels(columns: Sequence[Int64Array]) -> tuple[list[CodeArray], list[Int64Array]]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from cpu_fallback import tries
 from cpu_fallback.ranges import N_FIELDS, OUT_ROW, PARENT, ROW, SIZE, find, position_of, range_of, weight_at
 from cpu_fallback.runtime import cached_njit, load, pointer64, store
-from cpu_fallback.tries import FRESH, PROPOSALS, RANKED, SUM_OF_MINIMA, SURVIVORS
+from cpu_fallback.tries import FRESH, PROPOSALS, RANKED, SUM_OF_MINIMA, SURVIVORS, Int64Array
 
 
 @cached_njit
@@ -220,6 +221,68 @@ def ascends(key):
         if key[i] <= key[i - 1]:
             return False
     return True
+
+
+@cached_njit
+def sort_by_digits(keys, spare, low_bit, digit_bits, counts):
+    """Sort keys of at least 0 stably by their bits from `low_bit` on.
+
+    Radix sort, the lowest digit first (D. E. Knuth, The Art of Computer Programming, 3, section 5.2.5).
+
+    Parameters
+    ----------
+    spare
+        As long as the keys; both are overwritten.
+    digit_bits
+        Bits of a digit.
+    counts
+        Zeros: a row for each digit, an element for each of its values.
+
+    Returns
+    -------
+    Whether the result is in `spare`.
+    """
+    n_digits, n, mask = len(counts), len(keys), (1 << digit_bits) - 1
+    for i in range(n):
+        rest = keys[i] >> low_bit
+        for digit in range(n_digits):
+            counts[digit, rest & mask] += 1
+            rest >>= digit_bits
+    is_moved = False
+    for digit in range(n_digits):
+        places, before, is_constant = counts[digit], 0, False
+        for value in range(mask + 1):
+            is_constant = is_constant or places[value] == n
+            places[value], before = before, before + places[value]
+        if is_constant:
+            continue
+        shift = low_bit + digit * digit_bits
+        source, target = (spare, keys) if is_moved else (keys, spare)
+        for i in range(n):
+            value = (source[i] >> shift) & mask
+            target[places[value]] = source[i]
+            places[value] += 1
+        is_moved = not is_moved
+    return is_moved
+
+
+DIGITS_FROM = 1024
+"""Keys from which on they are sorted by digits; NumPy sorts fewer in less time."""
+
+MAX_DIGIT_BITS = 9
+"""Bits of a digit at most. With AVX-512 of an EPYC, NumPy takes 15 ns for each of 2,000 keys of 51 bits and 60 ns for
+each of 5 million; digits of 9 bits take 11 and 20 ns, those of 8 or 11 bits up to 27."""
+
+
+def sort_keys(keys: Int64Array, low_bit: int, n_bits: int) -> Int64Array:
+    """See `cpu_fallback.tries.sort_keys`."""
+    if len(keys) < DIGITS_FROM:
+        return tries.sort_keys(keys, low_bit, n_bits)
+    n_digits = max(-(-n_bits // MAX_DIGIT_BITS), 1)
+    digit_bits = -(-n_bits // n_digits)
+    spare = np.empty_like(keys)
+    is_moved = sort_by_digits(keys, spare, low_bit, digit_bits, np.zeros((n_digits, 1 << digit_bits), np.int64))
+    return spare if is_moved else keys
 
 
 @cached_njit

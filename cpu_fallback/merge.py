@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from cpu_fallback.lookup import add_column, ascends, drop_repeats, unpack_column
+from cpu_fallback.lookup import add_column, ascends, drop_repeats, sort_keys, unpack_column
 from cpu_fallback.ranges import extremes
 from cpu_fallback.runtime import address_of, cached_njit, load, pointer32, pointer64, store, trailing_zeros
 from cpu_fallback.tries import PACKED_BITS, CodeArray, Int64Array, lexsort, packing, run_starts
@@ -573,7 +573,7 @@ def index_rows(columns: Sequence[Int64Array]) -> Levels | None:
     for index, (column, (minimum, _), bits) in enumerate(zip(columns, ranges, packed[0], strict=True)):
         add_column(keys, address_of(column), 8, minimum, bits, index == 0)
     if not ascends(keys):
-        keys.sort()
+        keys = sort_keys(keys, 0, sum(packed[0]))
         keys = keys[: drop_repeats(keys)]
     return levels_of(keys, ranges)
 
@@ -610,47 +610,90 @@ def rearrange_packed(
         pack_trie(table_of(values, offsets), lows, shifts, np.int64(tag), keys[begin:end])
         begin = end
     if not ascends(keys):
-        keys.sort()
+        keys = sort_keys(keys, 0, sum(packed[0]))
     return levels_of(keys, arranged, 1 if tags else 0)
 
 
 # Rows packed into one key each, and back, one pass per column without temporary arrays.
-#
-# In large sorts most of the time is spent on memory that is written for the first time.
 
 
 PACKED_FROM = 1024
 """Rows from which on tries are built from packed keys; smaller tries are built from sorted columns."""
 
 
+def _packed_keys(columns: Sequence[Int64Array], lows: Sequence[int], bits: Sequence[int]) -> Int64Array:
+    """Return one key per row; keys are ordered like rows."""
+    keys = np.empty(len(columns[0]), np.int64)
+    for index, (column, low, width) in enumerate(zip(columns, lows, bits, strict=True)):
+        add_column(keys, address_of(column), column.strides[0], low, width, index == 0)
+    return keys
+
+
+def _unpacked(keys: Int64Array, lows: Sequence[int], bits: Sequence[int]) -> list[Int64Array]:
+    """Return the columns of packed keys."""
+    columns: list[Int64Array] = []
+    shift = 0
+    for low, width in zip(reversed(lows), reversed(bits), strict=True):
+        column = np.empty(len(keys), np.int64)
+        unpack_column(keys, low, shift, width, column)
+        columns.append(column)
+        shift += width
+    return columns[::-1]
+
+
 def distinct_packed(columns: Sequence[Int64Array]) -> list[Int64Array]:
     """See `gpu_wcoj.kernels.protocol.Kernels.distinct_rows`."""
-    n = len(columns[0])
-    if n < 2:
+    if len(columns[0]) < 2:
         return list(columns)
     packed = packing(columns)
     if packed is None:
         return _distinct_wide(columns)
-    lows, bits = packed
-    key = np.empty(n, np.int64)
-    for index, (column, low, width) in enumerate(zip(columns, lows, bits, strict=True)):
-        add_column(key, address_of(column), column.strides[0], low, width, index == 0)
-    if ascends(key):
+    keys = _packed_keys(columns, *packed)
+    if ascends(keys):
         return list(columns)
-    key.sort()
-    key = key[: drop_repeats(key)]
-    unpacked: list[Int64Array] = []
-    shift = 0
-    for low, width in zip(reversed(lows), reversed(bits), strict=True):
-        column = np.empty(len(key), np.int64)
-        unpack_column(key, low, shift, width, column)
-        unpacked.append(column)
-        shift += width
-    return unpacked[::-1]
+    keys = sort_keys(keys, 0, sum(packed[1]))
+    return _unpacked(keys[: drop_repeats(keys)], *packed)
+
+
+def consolidate_packed(
+    columns: Sequence[Int64Array], weights: Int64Array
+) -> tuple[list[Int64Array], Int64Array] | None:
+    """Return the consolidated rows; None if a key cannot hold a row and its number."""
+    n = len(weights)
+    packed = packing(columns) if n >= PACKED_FROM and weights.dtype == np.int64 else None
+    row_bits = n.bit_length()
+    if packed is None or sum(packed[1]) + row_bits > PACKED_BITS:
+        return None
+    lows, bits = packed
+    numbered = _packed_keys([*columns, np.arange(n)], [*lows, 0], [*bits, row_bits])
+    numbered = sort_keys(numbered, row_bits, sum(bits))
+    weights = np.ascontiguousarray(weights)
+    sums = np.empty(n, np.int64)
+    size = add_up(numbered, row_bits, address_of(weights), sums)
+    return _unpacked(numbered[:size], lows, bits), sums[:size]
+
+
+@cached_njit
+def add_up(keys, row_bits, weights_address, sums):
+    """Move the distinct keys to the front, with the sums of their weights; return their number.
+
+    Each key has the number of its row in its lowest bits, which are dropped. Keys whose sum is 0 are left out.
+    """
+    weights, mask = pointer64(weights_address), (1 << row_bits) - 1
+    n = i = 0
+    while i < len(keys):
+        key, total = keys[i] >> row_bits, 0
+        while i < len(keys) and keys[i] >> row_bits == key:
+            total += weights[keys[i] & mask]
+            i += 1
+        if total != 0:
+            keys[n], sums[n] = key, total
+            n += 1
+    return n
 
 
 def _distinct_wide(columns: Sequence[Int64Array]) -> list[Int64Array]:
-    order = lexsort(columns)
+    order = lexsort(columns, sort_keys)
     columns = [column[order] for column in columns]
     starts = run_starts(columns)
     return list(columns) if len(starts) == len(order) else [column[starts] for column in columns]
@@ -758,9 +801,7 @@ def consolidate_runs(
     n_bits = sum(bits)
     if n_bits > MAX_TABLE_BITS or 1 << n_bits > PLACES_PER_ROW * n or n_runs << n_bits > WORDS_PER_ROW * n << 12:
         return None
-    places = np.empty(n, np.int64)
-    for index, (column, low, width) in enumerate(zip(columns[1:], lows, bits, strict=True)):
-        add_column(places, address_of(column), column.strides[0], low, width, index == 0)
+    places = _packed_keys(columns[1:], lows, bits)
     n_words = (1 << n_bits >> 6) + 1
     scratch = np.zeros(n_words, np.uint64), np.zeros((n_words >> 6) + 1, np.uint64)
     out_first, out_place = np.empty(n, np.int64), np.empty(n, np.int64)
@@ -774,11 +815,4 @@ def consolidate_runs(
     if len(columns) == 2:
         out_place += lows[0]
         return [out_first[:size], out_place], sums[:size]
-    unpacked: list[Int64Array] = []
-    shift = 0
-    for low, width in zip(reversed(lows), reversed(bits), strict=True):
-        column = np.empty(size, np.int64)
-        unpack_column(out_place, low, shift, width, column)
-        unpacked.append(column)
-        shift += width
-    return [out_first[:size], *unpacked[::-1]], sums[:size]
+    return [out_first[:size], *_unpacked(out_place, lows, bits)], sums[:size]

@@ -252,7 +252,24 @@ def test_consolidate_runs_of_an_ascending_column(kind, spans):
     assert tuples(backend.kernels.distinct_rows(moved(columns, backend)), backend) == sorted(set(rows))
 
 
-@pytest.mark.parametrize("spans", [(2**30, 2**30, 2**30), (2, 2**61, 3), (1, 2, 2**62), (2**20, 2, 2**50, 2**10)])
+@pytest.mark.parametrize("spans", [(9, 40), (2**20,), (2**30, 2**15), (2**61,), (3, 2**40, 2)])
+@pytest.mark.parametrize("size", [1023, 1024, 5000])
+def test_consolidate_rows_in_no_order(kind, spans, size):
+    """One key holds a row, beside its number or alone."""
+    backend, chance = kind.backend(4), np.random.default_rng(4)
+    columns = [chance.integers(-span, span, 400)[chance.integers(0, 400, size)] for span in spans]
+    rows = list(zip(*(column.tolist() for column in columns), strict=True))
+    for weights in (np.ones(size, np.int64), chance.integers(-1, 2, 2 * size)[::2]):
+        found, sums = backend.kernels.consolidate(moved(columns, backend), backend.asarray(weights))
+        expected = reference.consolidate(rows, weights.tolist())
+        assert tuples(found, backend) == list(expected)
+        assert backend.to_host(sums).tolist() == list(expected.values())
+    assert tuples(backend.kernels.distinct_rows(moved(columns, backend)), backend) == sorted(set(rows))
+
+
+@pytest.mark.parametrize("spans", [
+    (2**30, 2**30, 2**30), (2, 2**61, 3), (1, 2, 2**62), (2**20, 2, 2**50, 2**10), (2**63,), (2, 2**63, 2**63)
+])  # fmt: skip
 def test_sort_rows_that_do_not_fit_one_key(kind, spans):
     """Most rows differ in the bits of one key; some, or all, agree on these."""
     backend, chance = kind.backend(2), np.random.default_rng(2)
