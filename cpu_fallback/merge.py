@@ -658,33 +658,35 @@ def distinct_packed(columns: Sequence[Int64Array]) -> list[Int64Array]:
 def consolidate_packed(
     columns: Sequence[Int64Array], weights: Int64Array
 ) -> tuple[list[Int64Array], Int64Array] | None:
-    """Return the consolidated rows; None if a key cannot hold a row and its number."""
-    n = len(weights)
-    packed = packing(columns) if n >= PACKED_FROM and weights.dtype == np.int64 else None
-    row_bits = n.bit_length()
-    if packed is None or sum(packed[1]) + row_bits > PACKED_BITS:
+    """Return the consolidated rows; None if a key cannot hold a row and its weight."""
+    packed = packing(columns) if len(weights) >= PACKED_FROM and weights.dtype == np.int64 else None
+    if packed is None:
         return None
     lows, bits = packed
-    numbered = _packed_keys([*columns, np.arange(n)], [*lows, 0], [*bits, row_bits])
-    numbered = sort_keys(numbered, row_bits, sum(bits))
-    weights = np.ascontiguousarray(weights)
-    sums = np.empty(n, np.int64)
-    size = add_up(numbered, row_bits, address_of(weights), sums)
-    return _unpacked(numbered[:size], lows, bits), sums[:size]
+    lowest = int(weights.min())
+    weight_bits = (int(weights.max()) - lowest).bit_length()
+    if sum(bits) + weight_bits > PACKED_BITS:
+        return None
+    keys = _packed_keys([*columns, weights], [*lows, lowest], [*bits, weight_bits])
+    keys = sort_keys(keys, weight_bits, sum(bits))
+    sums = np.empty(len(keys), np.int64)
+    size = add_up(keys, weight_bits, lowest, sums)
+    return _unpacked(keys[:size], lows, bits), sums[:size]
 
 
 @cached_njit
-def add_up(keys, row_bits, weights_address, sums):
+def add_up(keys, weight_bits, lowest, sums):
     """Move the distinct keys to the front, with the sums of their weights; return their number.
 
-    Each key has the number of its row in its lowest bits, which are dropped. Keys whose sum is 0 are left out.
+    Each key has its weight, less the lowest one, in its lowest bits, which are dropped. Keys whose sum is 0 are left
+    out.
     """
-    weights, mask = pointer64(weights_address), (1 << row_bits) - 1
+    mask = (1 << weight_bits) - 1
     n = i = 0
     while i < len(keys):
-        key, total = keys[i] >> row_bits, 0
-        while i < len(keys) and keys[i] >> row_bits == key:
-            total += weights[keys[i] & mask]
+        key, total = keys[i] >> weight_bits, 0
+        while i < len(keys) and keys[i] >> weight_bits == key:
+            total += (keys[i] & mask) + lowest
             i += 1
         if total != 0:
             keys[n], sums[n] = key, total

@@ -255,11 +255,11 @@ def test_consolidate_runs_of_an_ascending_column(kind, spans):
 @pytest.mark.parametrize("spans", [(9, 40), (2**20,), (2**30, 2**15), (2**61,), (3, 2**40, 2)])
 @pytest.mark.parametrize("size", [1023, 1024, 5000])
 def test_consolidate_rows_in_no_order(kind, spans, size):
-    """One key holds a row, beside its number or alone."""
+    """One key holds a row, with its weight or alone."""
     backend, chance = kind.backend(4), np.random.default_rng(4)
     columns = [chance.integers(-span, span, 400)[chance.integers(0, 400, size)] for span in spans]
     rows = list(zip(*(column.tolist() for column in columns), strict=True))
-    for weights in (np.ones(size, np.int64), chance.integers(-1, 2, 2 * size)[::2]):
+    for weights in (np.ones(size, np.int64), chance.integers(-1, 2, 2 * size)[::2], chance.integers(-9, 2**40, size)):
         found, sums = backend.kernels.consolidate(moved(columns, backend), backend.asarray(weights))
         expected = reference.consolidate(rows, weights.tolist())
         assert tuples(found, backend) == list(expected)
