@@ -112,7 +112,8 @@ def unpack(key: Int64Array, lows: Sequence[int], bits: Sequence[int]) -> list[In
 def sort_keys(keys: Int64Array, low_bit: int, n_bits: int) -> Int64Array:
     """Return the keys, of at least 0, ordered by the `n_bits` bits from `low_bit` on.
 
-    No higher bits are set. Keys that agree in these keep their order, or are ordered by their lower bits. The argument may be overwritten.
+    No higher bits are set. Keys that agree in these keep their order, or are ordered by their lower bits. The argument
+    may be overwritten.
     """
     keys.sort()
     return keys
