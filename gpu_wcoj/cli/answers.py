@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import math
 import shutil
@@ -335,10 +334,8 @@ def _write_csv(table: Any, form: TableFormat, header: bool) -> None:
                 remedy="Choose single columns, as --show a.id,t.amount; or take --format json.",
             )
     separator = "," if form == "csv" else "\t"
-    if header:
-        csv.writer(sys.stdout, delimiter=separator, lineterminator="\n").writerow(table.column_names)
     text = BytesIO()
-    write_text(text, OutputSpec("", Path(), separator), table)
+    write_text(text, OutputSpec("", Path(), separator, header), table)
     _binary_output().write(text.getbuffer())
     sys.stdout.buffer.flush()
 

@@ -25,7 +25,7 @@ from gpu_wcoj.cli import FLAG
 from gpu_wcoj.cli.answers import PrintedRelation
 from gpu_wcoj.data.schema import DataType
 from gpu_wcoj.engine.options import ProgramOptions
-from gpu_wcoj.errors import GpuWcojError, SourceMap, UnknownRelationError, UnsupportedError, UsageError
+from gpu_wcoj.errors import GpuWcojError, SourceMap, UnknownRelationError, UnsupportedError, UsageError, counted
 from gpu_wcoj.files.formats import open_bytes
 from gpu_wcoj.files.output import OutputSpec, check_apart
 from gpu_wcoj.files.reader import columns_of
@@ -43,8 +43,12 @@ from gpu_wcoj.views.matcher import Matcher, MotifOptions
 STANDARD: Final = Path(STANDARD_INPUT)
 """The program that is read from standard input."""
 
-_PARAMETERS = ("IO", "filename", "delimiter", "headers", "rfc4180", "compress")
-_IO: Final = {"input": ("file",), "output": ("file", "stdout", "stdoutprintsize")}
+_PARAMETERS: Final = {
+    "input": ("IO", "filename", "columns", "delimiter", "headers", "rfc4180", "compress"),
+    "output": ("IO", "filename", "delimiter", "headers", "rfc4180", "compress"),
+}
+"""Parameters of the lines of files."""
+_IO: Final = {"input": ("file", "stdin"), "output": ("file", "stdout", "stdoutprintsize")}
 """Values of the parameter IO."""
 _BINARY = (".parquet", ".pq", ".arrow", ".arrows", ".ipc", ".feather")
 _STANDARD = {"input": "/dev/stdin", "output": "/dev/stdout"}
@@ -192,16 +196,40 @@ def _input(rules: Rules, directive: Directive, folder: Path) -> InputSpec:
         (declaration for declaration in rules.declarations if declaration.relation == directive.relation), None
     )
     types = () if declared is None else tuple(map(_text_type, declared.types))
+    columns = _columns(directive, len(types) if declared is not None else None)
     return InputSpec(
         directive.relation,
         path,
         format="text",
-        columns=tuple(range(len(types))) if any(types) else None,
+        columns=columns or (tuple(range(len(types))) if any(types) else None),
         separator=_separator(directive),
         header=_truth(directive, "headers") if "headers" in dict(directive.parameters) else None,
         types=types if any(types) else None,
         declared=() if declared is None else tuple(zip(declared.columns, declared.types, strict=True)),
     )
+
+
+def _columns(directive: Directive, n_declared: int | None) -> tuple[int, ...] | None:
+    """Return the columns of the file that make up the rows, from ``columns="4:7"``; None if it is not given."""
+    value = dict(directive.parameters).get("columns")
+    if value is None:
+        return None
+    positions = value.split(":")
+    if not all(position.isascii() and position.isdecimal() for position in positions):
+        raise UsageError.with_parts(
+            f"'{directive}': columns cannot be '{value}'",
+            subject="columns",
+            got=value,
+            remedy='Give the positions of columns from 0 on, as in columns="0:2".',
+        )
+    if n_declared is not None and len(positions) != n_declared:
+        raise UsageError.with_parts(
+            f"'{directive}': columns has {counted(len(positions), 'position')}: expected {n_declared}, as declared",
+            subject="columns",
+            got=value,
+            remedy="Give a position for each column of the relation.",
+        )
+    return tuple(map(int, positions))
 
 
 def _text_type(kind: str | None) -> str | None:
@@ -227,10 +255,11 @@ def _output(directive: Directive, folder: Path) -> OutputSpec:
 
 
 def _path(directive: Directive, folder: Path, default: str) -> Path:
-    _ = _io(directive)
+    if _io(directive) == "stdin":
+        default = _STANDARD["input"]
     for name, value in directive.parameters:
-        if name not in _PARAMETERS:
-            raise UsageError.unknown_name(f"parameter in '{directive}':", name, _PARAMETERS)
+        if name not in (allowed := _PARAMETERS[directive.kind]):
+            raise UsageError.unknown_name(f"parameter in '{directive}':", name, allowed)
         if name == "filename" and not value:
             raise UsageError.with_parts(
                 f"'{directive}': filename is empty", subject="filename", got=value, remedy="Name a file."
@@ -270,7 +299,7 @@ def _truth(directive: Directive, name: str) -> bool:
 
 def _refuse_text_options(directive: Directive) -> None:
     for name, _ in directive.parameters:
-        if name in ("delimiter", "headers", "rfc4180"):
+        if name in ("columns", "delimiter", "headers", "rfc4180"):
             raise UsageError.with_parts(
                 f"'{directive}': '{name}' is for text files only", subject=name, remedy="Leave it out."
             )

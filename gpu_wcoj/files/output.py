@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import hashlib
+import io
 import os
 import re
 import shutil
@@ -429,6 +431,11 @@ def write_whole(spec: OutputSpec, table: pa.Table, remedy: str = "Name a file th
 
 def write_text(file: IO[bytes], spec: OutputSpec, table: pa.Table) -> None:
     """Write the rows of `table` as text to an empty file; quotes as in `write_whole`."""
+    names = io.StringIO()
+    if spec.header:
+        csv.writer(names, delimiter=spec.separator, lineterminator="\n").writerow(table.column_names)
+    header = names.getvalue().encode()
+    _ = file.write(header)
     columns = [column.cast(pa.string()) if _is_odd(column.type) else column for column in table.columns]
     converted = pa.table(columns, table.column_names)
     # If there is no header, PyArrow writes 16 KiB of zero bytes for a first batch without rows.
@@ -439,13 +446,13 @@ def write_text(file: IO[bytes], spec: OutputSpec, table: pa.Table) -> None:
     try:
         pa_csv.write_csv(plain, file, _options(spec, "none"))
     except pa.ArrowInvalid:
-        file.seek(0)
+        file.seek(len(header))
         file.truncate()
         pa_csv.write_csv(plain, file, _options(spec, "needed"))
 
 
 def _options(spec: OutputSpec, quotes: str) -> pa_csv.WriteOptions:
-    return pa_csv.WriteOptions(include_header=spec.header, delimiter=spec.separator, quoting_style=quotes)
+    return pa_csv.WriteOptions(include_header=False, delimiter=spec.separator, quoting_style=quotes)
 
 
 def _has_empty_text(column: pa.ChunkedArray) -> bool:

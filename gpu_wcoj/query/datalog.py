@@ -51,6 +51,7 @@ from gpu_wcoj.query.ir import (
 )
 from gpu_wcoj.query.languages import language_of
 from gpu_wcoj.query.souffle import (
+    FITTED,
     NIL_TERM,
     PRIMITIVES,
     RECORD,
@@ -438,6 +439,8 @@ class _Reader:
         """Return the call of a function or operator."""
         name = next(_tokens(node))
         inner = list(_trees(node))
+        if name in functors.OLD_NAMES and name not in self.functions:
+            name = name.update(value=functors.OLD_NAMES[name])
         function = self.functions.get(str(name)) or (functors.functor(str(name)) if name.isidentifier() else None)
         arguments = tuple(self.expression(argument, depth + 1) for argument in inner)
         call = Call(str(name), arguments, _span(node), function)
@@ -647,8 +650,8 @@ class _Reader:
     ) -> tuple[tuple[Rule, ...], tuple[Declaration, ...]]:
         """Return the rules with records and typed functors rewritten, and the declarations."""
         declarations = tuple(one.declaration for one in declared)
-        has_floats = any("float" in one.declaration.types for one in declared)
-        if not (self.types or has_floats or any(map(has_open_calls, rules))):
+        is_fitted = any(FITTED.keys() & set(one.declaration.types) for one in declared)
+        if not (self.types or is_fitted or any(map(has_open_calls, rules))):
             return rules, declarations
         reserved = {atom.relation for rule in rules for atom in (rule.head, *rule.read)}
         reserved.update(declaration.relation for declaration in declarations)

@@ -550,7 +550,7 @@ class _Better:
             if sign == 0 or len([direction for direction in directions if direction != 0]) > 1:
                 return None
             directions = [direction * sign if direction else direction for direction in directions]
-        elif expression.op != "+":
+        elif expression.op not in ("+", "double", "narrow_float"):
             return None
         moving = {direction for direction in directions if direction != 0}
         return moving.pop() if len(moving) == 1 else None

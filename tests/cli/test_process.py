@@ -38,6 +38,23 @@ def test_standard_input(name: str):
     assert "if it is CSV, say 'edge=/dev/stdin?format=csv'" in done.stderr
 
 
+def test_a_program_reads_chosen_columns_of_standard_input(tmp_path: Path):
+    program = tmp_path / "p.dl"
+    program.write_text(
+        """
+        .decl a(x: symbol, y: number)
+        .input a(IO=stdin, columns="3:0", delimiter=",")
+        .decl b(x: symbol, y: number)
+        b(x, y) :- a(x, y), y > 1.
+        .output b(IO=stdout)
+        """
+    )
+    text = "1,-,-,one\n2,-,-,two\n"
+    done = subprocess.run([*COMMAND, "run", str(program)], env=ENVIRONMENT, input=text, capture_output=True, text=True)
+    assert "\ntwo\t2\n" in done.stdout, done.stderr
+    assert "one" not in done.stdout
+
+
 def test_ctrl_c(tmp_path: Path):
     stream = tmp_path / "pipe"
     os.mkfifo(stream)

@@ -1,10 +1,18 @@
 """Additions of Soufflé to Datalog: types, records and sums, components, functors."""
 
 from gpu_wcoj.query.souffle.components import Element, Scope, expand, first_token
-from gpu_wcoj.query.souffle.rewriting import NIL_TERM, RECORD_TERM, Rewriting, has_open_calls, with_equivalences
+from gpu_wcoj.query.souffle.rewriting import (
+    FITTED,
+    NIL_TERM,
+    RECORD_TERM,
+    Rewriting,
+    has_open_calls,
+    with_equivalences,
+)
 from gpu_wcoj.query.souffle.types import PRIMITIVES, RECORD, Definition, TypeDefinitionError, TypeTable, is_arrow
 
 __all__ = [
+    "FITTED",
     "NIL_TERM",
     "PRIMITIVES",
     "RECORD",

@@ -170,8 +170,13 @@ NAMES: Final = (*_ARRAYS, *_SINGLE)
 """Names of functors; with `PATTERN`, those that a text may call."""
 PATTERN: Final = "|".join((*sorted(NAMES, reverse=True), "pack_[nufgsr]*", "unpack_[nufgsr]"))
 """The names as alternatives of a regular expression, longer ones before their beginnings."""
+OLD_NAMES: Final = {
+    "ftoi": "to_number", "utoi": "to_number", "itou": "to_unsigned", "ftou": "to_unsigned", "itof": "to_float",
+    "utof": "to_float",
+}  # fmt: skip
+"""Earlier names of conversions between numbers."""
 SPELLED: Final = (
-    "as", "ord", "range", "to_float", "to_number", "to_string", "to_unsigned", "autoinc",
+    "as", "ord", "range", "to_float", "to_number", "to_string", "to_unsigned", "autoinc", *OLD_NAMES,
 )  # fmt: skip
 """Functors that become others by the types of their arguments; see `gpu_wcoj.query.souffle.rewriting`."""
 

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
-from typing import Final
+from typing import Final, TypeGuard
 
 from gpu_wcoj.errors import TypeMismatchError, UnsupportedError
 from gpu_wcoj.query.ir import (
@@ -51,6 +51,9 @@ MAX_LISTED: Final = 10_000
 _INTEGERS = ("integer",)
 _FLOATS = ("float32", "float64")
 _TEXT_FUNCTIONS = ("cat", "substr", "lower", "upper", "downcase", "upcase")
+_AGGREGATES = ("count", "sum", "min", "max", "mean")
+FITTED: Final = {"float": "narrow_float", "uint64": "unsigned_of_number"}
+"""Types of columns that do not hold all results of calculations, and the functors that convert these or fail."""
 _INFIX = ("+", "-", "*", "/", "%")
 
 
@@ -67,6 +70,11 @@ def is_open(call: Call) -> bool:
         return False
     is_functor = call.op in ("min", "max") and len(call.arguments) > 1
     return is_functor or call.op in (*SPELLED, "^", RECORD_TERM, NIL_TERM) or call.op.startswith("$")
+
+
+def _is_aggregate(expression: Expression) -> TypeGuard[Call]:
+    """Return whether a term of a head is an aggregate of the rows of its rule."""
+    return isinstance(expression, Call) and expression.op in _AGGREGATES and not is_open(expression)
 
 
 def _is_record(expression: Expression) -> bool:
@@ -104,10 +112,23 @@ class Rewriting:
         self.types, self.columns, self.point = types, columns, point
         self.reserved = set(reserved)
         self.helpers: list[Rule] = []
+        self._aggregated: dict[str, str] = {}
 
     def rule(self, rule: Rule) -> Rule:
         """Return a rule without open calls; `helpers` gets the rules that it needs beside it."""
         return numbered(_RuleRewriting(self, rule).rewritten())
+
+    def aggregated(self, head: Atom, functors: Mapping[int, str]) -> Atom:
+        """Return the head of aggregates whose results functors convert for the columns of its relation."""
+        relation = head.relation
+        if relation not in self._aggregated:
+            name = self._aggregated[relation] = self.helper_name(relation)
+            variables = [Variable(f"c{i}") for i in range(len(head.terms))]
+            terms: list[Expression] = list(variables)
+            for i, stem in functors.items():
+                terms[i] = Call(stem, (variables[i],), head.span, functor(stem))
+            self.helpers.append(Rule(Atom(relation, tuple(terms), head.span), (Atom(name, tuple(variables)),)))
+        return replace(head, relation=self._aggregated[relation])
 
     def with_stored(self, rules: Sequence[Rule], inputs: Iterable[Declaration]) -> list[Rule]:
         """Return rules that read records of inputs in their stored spelling, whatever users wrote.
@@ -179,18 +200,57 @@ class _RuleRewriting:
         terms = tuple(self.head_term(rule.head, i, term, types) for i, term in enumerate(rule.head.terms))
         self.place_ranges(body)
         head = replace(rule.head, terms=terms)
+        results = {
+            i: stem for i, term in enumerate(rule.head.terms)
+            if _is_aggregate(term) and (stem := self.fitting(term, self.head_column(rule.head, i), types))
+        }  # fmt: skip
+        if results and sum(map(_is_aggregate, rule.head.terms)) == 1:
+            head = self.program.aggregated(head, results)
         return without_unread_records(Rule(head, tuple(body.atoms), tuple(body.comparisons), tuple(body.negated)))
 
     def head_term(self, head: Atom, index: int, term: Expression, types: TypeOf) -> Expression:
-        column = self.program.column(head.relation, index, len(head.terms))
-        if isinstance(term, Call) and term.op in ("count", "sum", "min", "max", "mean") and not is_open(term):
-            return replace(term, arguments=tuple(self.expression(value, types) for value in term.arguments))
+        column = self.head_column(head, index)
+        if isinstance(term, Call) and _is_aggregate(term):
+            kind = column if term.op in ("min", "max") else None
+            return replace(term, arguments=tuple(self.fitted(value, kind, types) for value in term.arguments))
         if column is not None and self.types:
             self.check_head(head, term, column, types)
+        return self.fitted(term, column, types)
+
+    def head_column(self, head: Atom, index: int) -> str | None:
+        """Return the type of a column of a head; None if it is not declared."""
+        return self.program.column(head.relation, index, len(head.terms))
+
+    def fitted(self, term: Expression, column: str | None, types: TypeOf) -> Expression:
+        """Return a term of a head without open calls, as a value of the type of its column."""
         result = self.expression(term, types, column)
-        if column == "float" and not isinstance(term, Constant) and self.type_of(term, types) == "double":
-            return self.called("narrow_float", (result,), term)
-        return result
+        stem = None if isinstance(term, Constant) else self.fitting(term, column, types)
+        return result if stem is None else self.called(stem, (result,), term)
+
+    def fitting(self, term: Expression, column: str | None, types: TypeOf) -> str | None:
+        """Return the functor that makes a term a value of the type of its column; None if it needs none."""
+        kind = None if column is None else self.types.kind(column)
+        if kind not in FITTED or (_is_aggregate(term) and term.op in ("count", "min", "max")):
+            return None
+        found = self.type_of(term, types)
+        if found is None or (kind == "uint64" and self.is_unsigned(term, types)):
+            return None
+        return FITTED[kind] if self.types.kind(found) == {"float": "double", "uint64": "int64"}[kind] else None
+
+    def is_unsigned(self, term: Expression, types: TypeOf) -> bool:
+        """Return whether an integer term is never negative."""
+        if isinstance(term, Constant):
+            return isinstance(term.value, int) and term.value >= 0
+        if isinstance(term, Variable):
+            return term in types and self.types.kind(types[term]) == "uint64"
+        if isinstance(term, Aggregate):
+            inner = dict(types)
+            self.infer(term, inner)
+            return term.value is None or self.is_unsigned(term.value, inner)
+        if term.op in ("strlen", "to_unsigned") or (term.function and term.function.returns.name == "uint64"):
+            return True
+        keeps_sign = (*_AGGREGATES, "+", "*", "/", "%", "^", "band", "bor", "bxor", "bshr", "land", "lor", "lxor")
+        return term.op in keeps_sign and all(self.is_unsigned(part, types) for part in term.arguments)
 
     def check_head(self, head: Atom, term: Expression, column: str, types: TypeOf) -> None:
         """Raise if a term of a head has values that its column has not."""
@@ -286,17 +346,24 @@ class _RuleRewriting:
         if isinstance(expression, Constant):
             return {int: "int64", float: "double", str: "string", bool: "bool"}.get(type(expression.value))
         if isinstance(expression, Aggregate):
-            if expression.op in ("count", "mean"):
-                return "int64" if expression.op == "count" else "double"
             inner = dict(types)
             self.infer(expression, inner)
-            return None if expression.value is None else self.type_of(expression.value, inner)
+            kind = None if expression.value is None else self.type_of(expression.value, inner)
+            return self.type_of_aggregate(expression.op, kind)
         return self.type_of_call(expression, types)
+
+    def type_of_aggregate(self, op: str, kind: str | None) -> str | None:
+        """Return the type of an aggregate of values of a type."""
+        if op in ("count", "mean"):
+            return "int64" if op == "count" else "double"
+        return "double" if op == "sum" and kind is not None and family(self.types.kind(kind)) in _FLOATS else kind
 
     def type_of_call(self, call: Call, types: TypeOf) -> str | None:
         if call.function is not None:
             return call.function.returns.name
         op = call.op
+        if _is_aggregate(call):
+            return self.type_of_aggregate(op, self.type_of(call.arguments[0], types) if call.arguments else None)
         if op.startswith("$"):
             sums = self.types.branches.get(op[1:], [])
             return sums[0] if len(sums) == 1 else None
@@ -558,13 +625,14 @@ class _RuleRewriting:
         value, name = call.arguments
         assert isinstance(name, Variable)
         kind = self.type_of(value, types)
-        if kind is not None and family(self.types.kind(kind)) != family(self.types.kind(name.name)):
+        families = {family(self.types.kind(found)) for found in (kind, name.name) if found is not None}
+        if len(families) > 1 and not families <= {*_FLOATS}:
             what = (
                 f"'{_text(call)}' reads a value of type '{format_type(kind)}' as bits of type "
                 f"'{format_type(name.name)}'; convert it by to_number(x), to_string(x) or to_float(x)"
             )
             raise UnsupportedError(self.program.point(what, call.span))
-        return self.expression(value, types, name.name)
+        return self.fitted(value, name.name, types)
 
     # Ranges
 
