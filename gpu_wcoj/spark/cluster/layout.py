@@ -16,7 +16,7 @@ from gpu_wcoj.errors import CheckpointMismatchError, UnsupportedError, UsageErro
 from gpu_wcoj.planner.delta_lookups import Arranged, Exchanges
 from gpu_wcoj.query.desugar import desugar
 from gpu_wcoj.query.ir import Rule, Rules
-from gpu_wcoj.query.stratify import loops_of
+from gpu_wcoj.query.stratify import cycle, loops_of
 
 # Shares: the numbers of parts of a rule's variables on a grid that holds each binding once.
 #
@@ -524,15 +524,5 @@ def require_spread(rules: Rules) -> None:
 
 def _cycle(core: Rules, loops: Mapping[str, Collection[str]]) -> str:
     """Return heads that read one another, as ``a <- b <- a``."""
-    reads = core.read_by_head
     start = next(name for name in core.heads if name in loops)
-    paths = [[start]]
-    seen: set[str] = set()
-    for path in paths:
-        for name in sorted(reads[path[-1]]):
-            if name == start:
-                return " <- ".join([*path, start])
-            if name in loops and name not in seen:
-                seen.add(name)
-                paths.append([*path, name])
-    return start
+    return " <- ".join(cycle(start, loops[start], {head: sorted(reads) for head, reads in core.read_by_head.items()}))
