@@ -19,7 +19,7 @@ from gpu_wcoj.data.schema import INT64, DataType
 from gpu_wcoj.errors import GpuWcojError, TypeMismatchError, UnsupportedError
 from gpu_wcoj.query.ir import NULL, Call, Constant, Expression, variables_of
 from gpu_wcoj.query.sql.coercion import CLOCK, INSTEAD, Coercion, group_of, sql_call
-from gpu_wcoj.query.sql.scope import DATE, Branch, Case, GroupedScope, Scope, as_text, digits_of
+from gpu_wcoj.query.sql.scope import DATE, TIMES, Branch, Case, GroupedScope, Scope, as_text, digits_of
 
 if TYPE_CHECKING:
     from sqlglot.expressions import Expr as Node
@@ -191,6 +191,8 @@ class DuckDBCalls(Coercion):
         from sqlglot.errors import UnsupportedError as UntranslatedError
 
         def replaced(piece: Node) -> Node:
+            if isinstance(piece, exp.Columns) or (isinstance(piece, exp.Star) and not isinstance(piece.parent, exp.Count)):
+                raise self.place.refused("several columns in an expression are not supported", piece, "Name them.")
             if isinstance(piece, (exp.Lambda, exp.Star)):
                 return piece
             if isinstance(piece, (exp.Any, exp.All)) and piece.find(exp.Query) is not None:
@@ -248,7 +250,11 @@ class DuckDBCalls(Coercion):
             value = sql_expressions.constant(expression)
         except ValueError as error:
             if isinstance(node, exp.Cast) and isinstance(node.this, exp.Literal):
-                raise self.place.wrong(str(error), node) from None
+                what, target = str(error), node.to.sql()
+                if target in TIMES:
+                    form = "date; write it as 2026-01-31" if target == "DATE" else "time; write it as 2026-01-31 23:59:59"
+                    what = f"'{node.this.this}' is not a valid {form}"
+                raise self.place.wrong(what, node) from None
             return None  # it may fail only where its row counts
         if value is None:
             return NULL

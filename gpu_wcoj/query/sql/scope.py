@@ -898,6 +898,8 @@ def as_text(value: Expression) -> Expression:
     return replace(value, arguments=tuple(map(as_text, value.arguments)))
 
 
+TIMES = ("DATE", "TIMESTAMP", "DATETIME", "TIMESTAMPNTZ")
+"""Types of casts that make a date or time literal of a text."""
 _TIMES_FROM_INTERVALS = ("duckdb", "postgres", "redshift", "materialize", "risingwave")
 """Dialects in which a date and an interval add up to a timestamp, also for days and months."""
 
@@ -907,7 +909,7 @@ def _moment(node: Node, place: Place) -> dt.date | None:
 
     if isinstance(node, exp.Cast) and isinstance(node.this, exp.Literal) and node.this.is_string:
         kind = node.to.this.name if hasattr(node.to.this, "name") else str(node.to.this)
-        if kind in ("DATE", "TIMESTAMP", "DATETIME", "TIMESTAMPNTZ"):
+        if kind in TIMES and not isinstance(node, exp.TryCast):
             check_parts(node, place, "this", "to")
             return _parse_moment(node.this.this, kind, node, place)
         return None
@@ -925,16 +927,14 @@ def _moment(node: Node, place: Place) -> dt.date | None:
     return None
 
 
-def _parse_moment(text: str, kind: str, node: Node, place: Place) -> dt.date:
+def _parse_moment(text: str, kind: str, node: Node, place: Place) -> dt.date | None:
+    """Return the value of a date or time literal; None for one in another form, which DuckDB may know."""
     try:
         if kind == "DATE":
             return dt.date.fromisoformat(text.strip())
         moment = dt.datetime.fromisoformat(text.strip())
     except ValueError:
-        what = "date" if kind == "DATE" else "time"
-        raise place.wrong(
-            f"'{text}' is not a valid {what}; write it as 2026-01-31{'' if kind == 'DATE' else ' 23:59:59'}", node
-        ) from None
+        return None
     if moment.tzinfo is not None:
         raise place.refused("times with a zone are not supported as literals", node)
     return moment

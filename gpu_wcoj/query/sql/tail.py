@@ -523,7 +523,8 @@ def shown_names(query: Node, columns: Sequence[str], place: Place) -> list[str]:
     for step in (1, -1):
         for number in range(len(items)):
             position = number if step == 1 else -1 - number
-            if items[position].is_star or isinstance(items[position], exp.Columns) or number >= len(names):
+            is_several = items[position].is_star or items[position].find(exp.Columns) is not None
+            if is_several or number >= len(names):
                 break
             if not isinstance(items[position].unnest(), (exp.Alias, exp.Column, exp.Aliases)):
                 names[position] = calculation_name(items[position], position % len(names), place)
