@@ -179,7 +179,8 @@ def without_order(text: str) -> str:
     ('SELECT a FROM t', 'SELECT a FROM t ORDER BY a LIMIT 1')
     """
     node = sqlglot.parse_one(text, read="duckdb")
-    if node.args.get("limit") is not None or node.args.get("order") is None:
+    is_cut = node.args.get("limit") is not None or node.args.get("offset") is not None
+    if is_cut or node.args.get("order") is None:
         return text
     node.set("order", None)
     return node.sql(dialect="duckdb")

@@ -30,13 +30,22 @@ KEPT = [
     "SELECT id, lag(day) OVER (ORDER BY id) AS p FROM sale QUALIFY lag(day) OVER (ORDER BY id) >= DATE '2024-02-10'",
     "SELECT dept, string_agg(name, ',' ORDER BY name) AS s FROM emp GROUP BY dept HAVING s > 'B'",
     "SELECT id, len([id, dept]), length(name), CAST(salary AS DECIMAL(30, 4)) > id FROM emp",
+    "SELECT count(*) AS n, sum(id) FROM (SELECT id, name FROM emp ORDER BY salary DESC NULLS LAST OFFSET 2)",
+    "SELECT * FROM (SELECT dept, count(*) AS n FROM emp GROUP BY dept ORDER BY n, dept NULLS FIRST OFFSET 1)",
+    "SELECT * FROM (SELECT DISTINCT ON (dept) dept, id FROM emp ORDER BY dept NULLS FIRST, id OFFSET 1)",
+    "SELECT id FROM emp WHERE hired > DATE '2021-5-7' AND hired < TRY_CAST('2024-1-1 1:00:00' AS TIMESTAMP)",
+    "SELECT id, TRY_CAST('2024-02-30' AS DATE) AS d, TRY_CAST('x' AS TIMESTAMP) AS t FROM emp",
 ]
 """Statements that are queries and views of the engine."""
 ONCE = {
     "SELECT age(TIMESTAMP '2024-03-01', TIMESTAMP '2023-01-15')": "has months",
     "SELECT id, INTERVAL (id) MONTH FROM emp": "has months",
     "SELECT max(age(moment, TIMESTAMP '2023-01-15')) FROM sale": "has months",
-    "SELECT id, name FROM emp ORDER BY id OFFSET 2": "OFFSET without LIMIT",
+    "SELECT COLUMNS('i|j') + 1 FROM num": "several columns in an expression",
+    "SELECT max(COLUMNS('i|j')) FROM num": "several columns in an expression",
+    "SELECT e.id, x.qty FROM emp e, LATERAL (SELECT qty FROM sale s WHERE s.emp = e.id ORDER BY s.id OFFSET 1) x": (
+        "OFFSET without LIMIT"
+    ),
 }
 """Statements that DuckDB answers as queries, and what a view says."""
 

@@ -53,6 +53,25 @@ def distinct_on(node: Node) -> Node | None:
     return on
 
 
+def without_first_rows(node: Node) -> Node | None:
+    """Return the query of all rows but the first ones, for OFFSET without LIMIT; None for other queries."""
+    from sqlglot import expressions as exp
+
+    offset = node.args.get("offset")
+    if offset is None or node.args.get("limit") is not None:
+        return None
+    every, first = node.copy(), node.copy()
+    for part in (every, first):
+        part.set("with_", None)
+        part.set("offset", None)
+    if distinct_on(node) is None:
+        every.set("order", None)
+    first.set("limit", exp.Limit(expression=offset.expression.copy()))
+    rest = exp.Except(this=every, expression=exp.Subquery(this=first), distinct=False)
+    rest.parent = node.parent
+    return rest
+
+
 def read_stages(node: Node, place: Place) -> list[Stage]:
     """Return what a query keeps: of QUALIFY, then of DISTINCT ON, then of LIMIT."""
     terms = read_terms(node.args.get("order"), place)

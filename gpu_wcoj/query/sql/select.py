@@ -38,6 +38,7 @@ from gpu_wcoj.query.sql.first_rows import (
     numbers_rows,
     read_stages,
     read_terms,
+    without_first_rows,
 )
 from gpu_wcoj.query.sql.from_clause import (
     OUTER,
@@ -379,6 +380,9 @@ class Queries(FromClause):
         try:
             if node.args.get("with_") is not None:
                 self.with_clause(node.args["with_"])
+            rest = None if node is self.ordered or OUTER in node.meta else without_first_rows(node)
+            if rest is not None:
+                return self._set_operation(rest, scope)
             if keeps_first_rows(node) or node is self.ordered:
                 return self._first_rows(node, scope)
             if isinstance(node, exp.Select):
