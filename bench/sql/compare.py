@@ -42,7 +42,7 @@ def _key(row: tuple[Any, ...]) -> tuple[tuple[bool, str], ...]:
 
 def _rounded(value: Any) -> str:
     if isinstance(value, (int, float, Decimal)) and not isinstance(value, bool):
-        return f"{float(value):.6g}"
+        return f"{float(value) + 0.0:.6g}"  # no -0
     return str(value)
 
 

@@ -15,7 +15,7 @@ from bench.sql.measure import Outcome, Rival, apart, ask, follow
 from bench.sql.tables import tables
 
 SEED = int(os.environ.get("TEST_SEED", "1"))
-N_STATEMENTS = 16
+N_STATEMENTS, N_VIEWS = 16, 8
 TYPES = (
     "this calculates with a value of type", "'||' needs texts", "do not compare", "a date is compared with a value",
 )  # fmt: skip
@@ -37,6 +37,13 @@ def test_a_sample_agrees_with_duckdb():
     for _, text in sample:
         outcome = ask(text, relations, rival)
         assert outcome.agrees or any(part in outcome.why for part in TYPES), f"seed {SEED}: {text}\n{outcome}"
+
+
+def test_a_sample_of_views_follows_refreshes():
+    chosen = [text for section, text in statements() if not section.startswith("drawn") and "ORDER BY" not in text]
+    for text in random.Random(SEED).sample(chosen, N_VIEWS):
+        found = follow(text, tables(), 4, SEED, 1)
+        assert found == "exact" or "Error: " in found, f"seed {SEED}: {text}\n{found}"
 
 
 def test_outcomes_say_who_answered_and_why():
