@@ -70,6 +70,8 @@ def split_weights(rows: Iterable[Any], what: str = "the rows") -> tuple[list[Row
         hint = "Write a row of one value as (value,)."
         if isinstance(row, dict):
             hint = "Write all rows as dicts, or all as tuples; columns are a dict {'name': [values]}."
+        elif hasattr(rows, "nodes") and hasattr(rows, "edges"):
+            hint = "The rows of a graph are its edges: pass graph.edges."
         row_text = f"an array of shape {row.shape}" if isinstance(row, np.ndarray) else repr(row)
         if isinstance(row, np.ndarray):
             hint = (

@@ -970,12 +970,14 @@ class Circuit(NotCopied, Scope):
         Parameters
         ----------
         schema
-            The columns' names and types; by default those of the first rows. Columns of tables are matched by name, and
+            The columns' names and types; by default those of the first rows, of which a column of nulls alone has none. Columns of tables are matched by name, and
             unknown names raise an error; rows without names are matched by position. Integers outside a declared type
             raise an error.
         """
         if name in self.sources:
             raise CircuitError.duplicate("source", name, "in the circuit", "Choose another name.")
+        if schema is not None and not isinstance(schema, Mapping):
+            raise UsageError.wrong_type("schema", schema, "a dict of types by column", "Write {'src': 'int64'}.")
         if schema is not None:
             schema = {column: declared_type(str(kind)) for column, kind in schema.items()}
         self.sources[name] = source = Source(name, schema)

@@ -8,6 +8,8 @@ from gpu_wcoj import streams
 from gpu_wcoj.errors import (
     CircuitError,
     UnknownRelationError,
+    UnsupportedTypeError,
+    UsageError,
 )
 from tests.helpers.stream_literals import literal
 
@@ -33,6 +35,15 @@ def test_streams_of_other_circuits_are_refused(circuit):
     ):
         with pytest.raises(CircuitError, match=r"belongs to another circuit|belongs to the wrong circuit"):
             use()
+
+
+def test_schemas_without_types_are_refused(circuit):
+    with pytest.raises(UsageError, match="schema has the wrong type: got .*list.*expected a dict of types by column"):
+        circuit.source("s", ["a", "b"])
+    circuit.sink("out", circuit.source("s"))
+    with pytest.raises(UnsupportedTypeError, match="column 'c1', holds nothing but nulls, so it has no type"):
+        circuit.step({"s": [(1, None)]})
+    assert circuit.step({"s": [(1, None), (2, "x")]})["out"].rows() == [((1, None), 1), ((2, "x"), 1)]
 
 
 def test_unknown_and_repeated_names_are_refused(circuit):
