@@ -416,6 +416,10 @@ class BoundFunction:
             failed = CalculationError(shown_call, failure.why, SQL_REMEDY)
             failed.is_unsupported = isinstance(failure.cause, UnsupportedTypeError)
             return failed
+        if self.function.is_functor:
+            call = self.function.describe_call([f"{value!r:.80}" for value in shown])
+            why = failure.why if failure.cause is None else f"has no value: {failure.cause}"
+            return CalculationError(where + call, why)
         error = FunctionError(where, self.function.name, tuple(shown), failure.why, failure.value)
         error.__cause__ = failure.cause
         return error

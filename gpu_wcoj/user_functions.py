@@ -9,7 +9,7 @@ import typing
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, overload
+from typing import Any, ClassVar, overload
 
 import numpy as np
 
@@ -121,6 +121,9 @@ class Function(TypedFunction):
     arrays
         Whether it takes and returns NumPy arrays.
     """
+
+    is_functor: ClassVar[bool] = False
+    """Whether it is part of a language, so that nobody can mend it."""
 
     call: Callable[..., Any]
     nulls: bool = False

@@ -603,6 +603,18 @@ SELECT id FROM sale WHERE day IN ('2024-03-03', '2024-01-05');
 SELECT id, day IN (TIMESTAMP '2024-03-03 01:00:00', DATE '2024-01-05') FROM sale;
 
 -- section: windows of groups
+SELECT a, (SELECT sum(q.v) OVER (ORDER BY q.b NULLS LAST, q.v) FROM pairs q WHERE q.a = o.a ORDER BY 1 DESC NULLS LAST LIMIT 1) AS c FROM pairs o;
+SELECT f, rank() OVER (PARTITION BY i ORDER BY f DESC) AS r FROM limits n;
+SELECT sum(w) OVER (PARTITION BY x) AS s, sum(m) OVER (PARTITION BY x ORDER BY i, b, m) AS t FROM limits n;
+WITH RECURSIVE r(a, d) AS (SELECT a, 0 FROM pairs p UNION SELECT p.b, d + 1 FROM r JOIN pairs p ON p.a = r.a AND d < 3) SELECT a, max(d) AS d, count(*) AS c FROM r GROUP BY a ORDER BY d DESC, a NULLS LAST LIMIT 3;
+WITH RECURSIVE e1 AS (SELECT a, b FROM pairs p WHERE b IS NOT NULL), r AS (SELECT a, b FROM e1 UNION SELECT r.a, e1.b FROM r, e1 WHERE r.b = e1.a) SELECT a FROM r EXCEPT SELECT b FROM r;
+WITH x AS (SELECT DISTINCT a FROM pairs p) SELECT x1.a, x2.a FROM x x1 LEFT JOIN x x2 ON x1.a = x2.a + 1;
+SELECT * FROM (SELECT a, b, row_number() OVER (PARTITION BY a ORDER BY v DESC NULLS LAST, b NULLS LAST) AS k FROM pairs p) WHERE k <= 2 AND b > 0;
+SELECT a, b FROM pairs p QUALIFY dense_rank() OVER (PARTITION BY a ORDER BY b DESC NULLS LAST) = 1;
+SELECT a, count(*) AS c FROM pairs p GROUP BY a QUALIFY sum(count(*)) OVER () > 4 AND a IS NOT NULL;
+SELECT a, sum(v) AS s, rank() OVER (ORDER BY sum(v) DESC NULLS LAST, a) AS r, lag(sum(v)) OVER (ORDER BY a NULLS FIRST) AS l FROM pairs p GROUP BY a;
+SELECT a, b, grouping(a, b) AS g, count(*) AS c, sum(v) AS s FROM pairs p GROUP BY CUBE (a, b) HAVING grouping(a) = 0 OR grouping(b) = 0;
+SELECT sum(c) AS q FROM (SELECT count(*) AS c FROM pairs p GROUP BY GROUPING SETS ((a), (b)));
 WITH a AS (WITH b AS (SELECT i, sum(m) OVER (PARTITION BY x ORDER BY i, m, b) AS r FROM limits n) SELECT i, max(r) AS r FROM b GROUP BY i) SELECT i, rank() OVER (ORDER BY r DESC) AS k FROM a;
 WITH a AS (SELECT x, i, row_number() OVER (PARTITION BY x ORDER BY i, b, m) AS k FROM limits n), c AS (SELECT x, count(*) AS k FROM a WHERE k > 1 GROUP BY x) SELECT a.x, a.k, c.k FROM a LEFT JOIN c ON a.x = c.x AND a.k = c.k;
 WITH a AS (SELECT i, dense_rank() OVER (ORDER BY i) AS r FROM limits n), b AS (SELECT r, count(*) OVER (ORDER BY r) AS c FROM a) SELECT DISTINCT r, c FROM b WHERE c > 2;
@@ -638,6 +650,17 @@ WITH q AS (SELECT a, b FROM pairs p ORDER BY a NULLS LAST, b NULLS LAST OFFSET 2
 SELECT a FROM pairs p QUALIFY row_number() OVER (PARTITION BY a ORDER BY b, v) <= 1 ORDER BY a NULLS LAST OFFSET 1;
 
 -- section: texts of all scripts
+SELECT s.id FROM words s WHERE TRY_CAST(y AS DOUBLE) > 5 OR TRY_CAST(y AS DATE) = DATE '2024-02-29';
+SELECT id FROM words s WHERE x IN ('abc', 'ABC', '', NULL);
+SELECT id FROM words s WHERE x NOT IN ('abc', 'ABC', '');
+SELECT id FROM words s WHERE x BETWEEN 'A' AND 'b';
+SELECT x, rank() OVER (ORDER BY x) AS r FROM words s;
+SELECT x FROM words s ORDER BY x DESC NULLS LAST LIMIT 5;
+SELECT x FROM words s ORDER BY lower(x), id LIMIT 5;
+SELECT id FROM words s ORDER BY length(x) DESC NULLS FIRST, x LIMIT 4;
+SELECT max(x) AS a, min(x) AS b, count(x) AS c, count(*) AS d, max(length(x)) AS e FROM words s WHERE id > 2;
+SELECT id % 3 AS k, max(x) AS a, min(y) AS b FROM words s GROUP BY id % 3;
+SELECT id, lag(x) OVER (ORDER BY id, y NULLS FIRST) AS l, first_value(y) OVER (PARTITION BY length(x) ORDER BY id, y) AS f FROM words s;
 WITH t AS (SELECT id, ntile(3) OVER (ORDER BY id) AS q FROM words s) SELECT q, min(id), max(id), count(*) FROM t GROUP BY q;
 SELECT id, TRY_CAST(y AS INT) FROM words s;
 SELECT id, TRY_CAST(y AS DOUBLE), TRY_CAST(y AS DATE), TRY_CAST(y AS BOOLEAN), TRY_CAST(y AS DECIMAL(4,1)) FROM words s;
@@ -678,6 +701,36 @@ SELECT a.id, b.id AS o FROM words a JOIN words b ON lower(a.x) = lower(b.x) AND 
 SELECT a.id FROM words a WHERE EXISTS (SELECT 1 FROM words b WHERE b.id <> a.id AND b.x LIKE a.x || '%');
 
 -- section: queries in queries
+SELECT a, count(*) AS c FROM pairs o GROUP BY a HAVING count(*) > (SELECT count(*) FROM limits n WHERE n.i = o.a);
+SELECT a, sum(v) AS s FROM pairs o GROUP BY a HAVING EXISTS (SELECT 1 FROM limits n WHERE n.i = o.a AND n.m > 0);
+SELECT a, CASE WHEN EXISTS (SELECT 1 FROM limits n WHERE n.i = o.a) THEN (SELECT max(m) FROM limits n WHERE n.i = o.a) ELSE -1 END AS q FROM pairs o;
+SELECT a FROM pairs o ORDER BY (SELECT count(*) FROM limits n WHERE n.i = o.a) DESC, a NULLS LAST, b NULLS LAST, v LIMIT 3;
+SELECT p.a, n.i FROM pairs p LEFT JOIN limits n ON p.a = n.i AND EXISTS (SELECT 1 FROM words s WHERE s.id = n.i);
+SELECT p.a, n.i FROM pairs p LEFT JOIN limits n ON p.a = n.i OR p.b = n.i;
+SELECT p.a, n.i FROM pairs p LEFT JOIN limits n ON p.a > n.i AND p.b = 1;
+SELECT p.a FROM pairs p RIGHT JOIN limits n ON p.a = n.i AND p.v IS NOT NULL WHERE p.a IS NULL;
+SELECT x.a, y.a FROM pairs x FULL JOIN pairs y ON x.a = y.b AND x.v > y.v;
+SELECT a, (SELECT count(*) FILTER (WHERE q.v > o.v) FROM pairs q WHERE q.a = o.a) AS c FROM pairs o;
+SELECT a FROM pairs p WHERE a IN (SELECT i FROM limits n GROUP BY i HAVING count(*) > 1);
+SELECT a FROM pairs p WHERE a NOT IN (SELECT i FROM limits n GROUP BY i HAVING count(*) > 1 AND i IS NOT NULL);
+SELECT a FROM pairs p WHERE (SELECT count(*) FROM limits n WHERE n.i = p.a) BETWEEN 1 AND 2;
+SELECT a FROM pairs p WHERE COALESCE((SELECT max(i) FROM limits n WHERE n.t = p.b), 0) < 3;
+SELECT a, b FROM pairs p WHERE (a = 1 OR b = 1) AND NOT (v = 10 OR v IS NULL);
+SELECT a, b FROM pairs p WHERE NOT (a IN (1, 2) AND b NOT IN (2, NULL));
+SELECT a FROM pairs p WHERE CASE WHEN a = 1 THEN b > 1 WHEN a = 2 THEN v IS NULL ELSE a IS NULL END;
+SELECT a FROM pairs p WHERE (a > 1) = (b > 1);
+SELECT a FROM pairs p WHERE (a > 1) IS DISTINCT FROM (b > 1);
+SELECT x.a, y.i FROM pairs x JOIN limits y ON (x.a = y.i) = true;
+SELECT x.a, y.i FROM pairs x JOIN limits y ON x.a + 1 = y.i - 1;
+SELECT x.a, y.i FROM pairs x JOIN limits y ON x.a = y.m;
+SELECT x.a, y.i FROM pairs x JOIN limits y ON x.v = y.f;
+SELECT x.a, y.i FROM pairs x JOIN limits y ON abs(x.a) = abs(y.i) AND coalesce(x.b, 0) <= coalesce(y.t, 0);
+SELECT u, count(*) AS c FROM (SELECT unnest([a, b, v]) AS u FROM pairs p) GROUP BY u;
+SELECT a, list(b ORDER BY b) AS l, list_sum(list(v)) AS s, len(list(DISTINCT b)) AS k FROM pairs p GROUP BY a;
+SELECT a, l FROM (SELECT a, list(b ORDER BY b NULLS FIRST) AS l FROM pairs p GROUP BY a) WHERE len(l) > 1;
+SELECT a, arg_max(b, v) AS q, arg_min(b, v) AS r, any_value(a) AS t, first(a) AS u FROM pairs p WHERE b IS NOT NULL GROUP BY a;
+SELECT n.i FROM limits n LEFT JOIN pairs p ON n.t = p.a AND n.t < 3000;
+SELECT t FROM limits n WHERE t IN (SELECT a * 100 FROM pairs p);
 SELECT a FROM pairs o WHERE EXISTS (SELECT 1 FROM limits n WHERE n.i = o.a AND EXISTS (SELECT 1 FROM words s WHERE s.id = o.b AND s.id <= n.i));
 SELECT a, (SELECT max(i) FROM limits n WHERE n.i < (SELECT max(b) FROM pairs q WHERE q.a = o.a)) AS z FROM pairs o;
 SELECT a, b FROM pairs o WHERE v >= (SELECT avg(v) FROM pairs q WHERE q.a = o.a AND q.b IN (SELECT r.b FROM pairs r WHERE r.a = o.a));
@@ -745,6 +798,7 @@ SELECT o.a, q.b FROM (SELECT DISTINCT a FROM pairs p) o, LATERAL (SELECT b FROM 
 SELECT a FROM pairs p ORDER BY a OFFSET 10000;
 
 -- section: empty tables
+SELECT d FROM times w UNION ALL SELECT CAST(x AS DATE) FROM nothing e;
 SELECT a FROM pairs p WHERE a NOT IN (SELECT a FROM nothing e);
 SELECT a FROM pairs p WHERE NULL NOT IN (SELECT a FROM nothing e);
 SELECT a FROM pairs p EXCEPT SELECT i FROM limits n UNION ALL SELECT a FROM nothing e;
@@ -766,6 +820,25 @@ SELECT CAST('  12 ' AS INT) AS a, CAST('1_000' AS INT) AS b FROM nothing e UNION
 SELECT p.a FROM pairs p, nothing e;
 
 -- section: sets
+SELECT a FROM pairs p WHERE a IN (SELECT i FROM limits n EXCEPT SELECT id FROM words s);
+SELECT f FROM limits n UNION ALL SELECT m FROM limits n;
+WITH x AS (SELECT a, b FROM pairs p UNION ALL SELECT i, t FROM limits n), y AS (SELECT a, sum(b) AS s FROM x GROUP BY a), z AS (SELECT a, rank() OVER (ORDER BY s DESC NULLS LAST) AS r FROM y) SELECT * FROM z WHERE r <= 2;
+SELECT a FROM pairs p WHERE a IS NOT NULL INTERSECT SELECT b FROM pairs p EXCEPT SELECT i FROM limits n WHERE i > 3;
+(SELECT a, b FROM pairs p EXCEPT SELECT b, a FROM pairs p) UNION ALL SELECT NULL, NULL;
+SELECT a FROM pairs p UNION ALL (SELECT b FROM pairs p INTERSECT SELECT i FROM limits n) EXCEPT ALL SELECT 1;
+SELECT max(s) AS q FROM (SELECT sum(v) AS s FROM pairs p GROUP BY a UNION ALL SELECT sum(i) FROM limits n);
+SELECT t AS q FROM limits n UNION ALL SELECT 300;
+SELECT t AS q FROM limits n UNION SELECT -129;
+SELECT t AS q FROM limits n UNION ALL SELECT 3000000000 UNION ALL SELECT i FROM limits n;
+SELECT m AS q FROM limits n UNION ALL SELECT 123456789.00;
+SELECT m AS q FROM limits n UNION ALL SELECT 123456789;
+SELECT m AS q FROM limits n UNION ALL SELECT 1.23456789;
+SELECT m AS q FROM limits n UNION ALL SELECT i FROM limits n UNION ALL SELECT NULL;
+SELECT i AS q FROM limits n UNION ALL SELECT m FROM limits n UNION ALL SELECT NULL;
+SELECT t AS q, 300 AS r FROM limits n UNION ALL SELECT i, t FROM limits n;
+SELECT DISTINCT t FROM (SELECT t FROM limits n UNION ALL SELECT 1000) WHERE t > 100;
+SELECT max(q) AS q, min(q) AS r FROM (SELECT t AS q FROM limits n UNION ALL SELECT 1000 UNION ALL SELECT -1000);
+SELECT t FROM limits n EXCEPT SELECT 300;
 SELECT a FROM pairs p UNION SELECT i FROM limits n ORDER BY 1 NULLS FIRST;
 SELECT a, b FROM pairs p EXCEPT ALL SELECT i, t FROM limits n ORDER BY a DESC NULLS FIRST, b;
 SELECT a FROM pairs p INTERSECT ALL SELECT i FROM limits n;
@@ -785,6 +858,9 @@ SELECT x FROM (SELECT i AS x FROM limits n UNION ALL SELECT a FROM pairs p) GROU
 SELECT a FROM pairs p UNION SELECT i FROM limits n ORDER BY 1 NULLS FIRST OFFSET 1;
 
 -- section: casts of odd values
+WITH RECURSIVE r(a, path) AS (SELECT a, CAST(a AS VARCHAR) FROM pairs p WHERE a = 1 UNION SELECT p.b, r.path || '-' || CAST(p.b AS VARCHAR) FROM r JOIN pairs p ON p.a = r.a WHERE length(r.path) < 8) SELECT * FROM r;
+SELECT coalesce(CAST(a AS VARCHAR), 'all') AS k, sum(v) AS s FROM pairs p GROUP BY GROUPING SETS ((a), ()) ORDER BY s DESC NULLS LAST, k LIMIT 3;
+SELECT a, string_agg(CAST(b AS VARCHAR), '/' ORDER BY b DESC) AS s FROM pairs p GROUP BY a HAVING s IS NOT NULL;
 SELECT i, TRY_CAST(b AS INT), TRY_CAST(f AS BIGINT), TRY_CAST(w AS SMALLINT), TRY_CAST(m AS TINYINT) FROM limits n;
 SELECT i, CAST(f AS DECIMAL(10,2)) FROM limits n WHERE f > 0 AND f < 100;
 SELECT i, TRY_CAST(f AS DECIMAL(10,2)) FROM limits n;
@@ -807,6 +883,21 @@ SELECT a, count(*) OVER () AS n, a::DOUBLE / sum(a) OVER () AS share FROM pairs 
 SELECT '2024-1-5'::DATE AS d, TRY_CAST('x' AS DATE) AS e, TRY_CAST('2024-1-5 1:02:03' AS TIMESTAMP) AS f FROM pairs p;
 
 -- section: ends of months and zones
+SELECT d, count(*) AS c, max(ts) AS m, min(tz) AS k FROM times w GROUP BY d;
+SELECT date_trunc('month', d) AS k, count(DISTINCT id) AS c FROM times w GROUP BY 1 HAVING count(*) > 0;
+SELECT id FROM times w WHERE d = (SELECT max(d) FROM times w);
+SELECT id, d, (SELECT count(*) FROM times q WHERE q.d < w.d) AS c FROM times w;
+SELECT id FROM times w ORDER BY ts DESC NULLS LAST, id LIMIT 3;
+SELECT x.id, y.id AS k FROM times x JOIN times y ON x.d < y.d AND x.id = y.id - 1;
+SELECT x.id, y.id AS k FROM times x JOIN times y ON x.ts = y.tz;
+SELECT x.id, y.id AS k FROM times x JOIN times y ON date_trunc('day', x.ts) = y.d;
+SELECT id, CASE WHEN d < '2024-01-01' THEN d END AS q, coalesce(d, '2000-01-01') AS r, greatest(d, DATE '2024-02-01') AS g FROM times w;
+SELECT id, d IN ('2024-02-29', '2023-02-28') AS q, d BETWEEN '2024-01-01' AND '2024-12-31' AS r FROM times w;
+SELECT d FROM times w UNION SELECT ts FROM times w;
+SELECT tz FROM times w UNION SELECT ts FROM times w;
+SELECT sum(date_diff('day', d, DATE '2025-01-01')) AS q, avg(epoch(ts)) AS r FROM times w;
+SELECT id, ts - INTERVAL '1 day 2 hours' AS q, d + 3 AS r, d - 1 AS s, ts + to_days(1) AS t FROM times w;
+SELECT id, extract(year FROM d) AS y, extract(quarter FROM ts) AS q, extract(hour FROM tz) AS h, date_part('epoch', tz) AS e FROM times w;
 SELECT id, CAST(d AS VARCHAR), CAST(ts AS VARCHAR), CAST(ts AS DATE), CAST(ts AS TIME), CAST(d AS TIMESTAMP) FROM times w;
 SELECT id, d + INTERVAL 1 MONTH, d - INTERVAL 1 MONTH, d + INTERVAL 1 YEAR FROM times w;
 SELECT id, last_day(d), date_trunc('month', d), date_part('week', d), isodow(d), dayofyear(d), date_part('isoyear', d) FROM times w;
@@ -842,6 +933,47 @@ SELECT id FROM times w WHERE d BETWEEN DATE '2024-1-1' AND DATE '2024-2-29';
 SELECT id FROM times w WHERE ts >= TIMESTAMP '2024-1-1 00:00:00' AND d = '2024-2-29';
 
 -- section: numbers at their limits
+SELECT m, count(*) AS c FROM limits n GROUP BY m HAVING sum(b) IS NOT NULL AND m IS NOT NULL AND max(b) < 100;
+SELECT sum(m) AS s, sum(m) / count(m) AS a, avg(m) AS b, sum(m) - max(m) AS d FROM limits n GROUP BY x;
+SELECT x, sum(CASE WHEN m > 1 THEN m ELSE 0 END) AS s, sum(m) FILTER (WHERE m <= 1) AS t FROM limits n GROUP BY x;
+SELECT x, count(DISTINCT i) AS c, count(DISTINCT m) AS d, sum(DISTINCT i) AS s, avg(DISTINCT m) AS a FROM limits n GROUP BY x;
+SELECT x, min(f) AS a, max(f) AS b, min(w) AS c, max(w) AS d FROM limits n GROUP BY x;
+SELECT i, max(f) AS a FROM limits n GROUP BY i ORDER BY a DESC NULLS LAST, i LIMIT 3;
+SELECT f FROM limits n WHERE f > (SELECT min(f) FROM limits n);
+SELECT i FROM limits n WHERE f = (SELECT max(f) FROM limits n);
+SELECT count(*) AS c FROM limits n WHERE f IN (SELECT f FROM limits n WHERE i = 2);
+SELECT i FROM limits n WHERE f NOT IN (SELECT f FROM limits n WHERE i > 2 AND f IS NOT NULL);
+SELECT DISTINCT a.f FROM limits a JOIN limits b USING (f);
+SELECT coalesce(f, m, i) AS q FROM limits n;
+SELECT CASE WHEN i > 2 THEN m ELSE f END AS q, CASE WHEN i > 2 THEN i ELSE m END AS r FROM limits n;
+SELECT w + m AS q, w * 2 AS r, w / 2 AS s, w > m AS t, w = 7.5 AS u FROM limits n;
+SELECT i, sum(w) AS s, avg(w) AS a FROM limits n GROUP BY i;
+SELECT t, b FROM limits n ORDER BY b DESC NULLS LAST, t LIMIT 3;
+SELECT b FROM limits n WHERE b > 9223372036854775806 OR b = -9223372036854775808;
+SELECT b FROM limits n WHERE b < 9223372036854775808 AND b > -1.5;
+SELECT b % 10 AS q, b // 10 AS r, b / 10 AS s FROM limits n;
+SELECT max(b) - min(t) AS q FROM limits n WHERE b < 100;
+SELECT i FROM limits n WHERE t < 128 AND t > -129;
+SELECT count(*) AS c FROM limits n WHERE x = '';
+SELECT x FROM limits n WHERE x > '' ORDER BY 1 LIMIT 2;
+SELECT CASE WHEN i > 2 THEN t ELSE 300 END AS q FROM limits n;
+SELECT CASE WHEN i > 2 THEN t WHEN i = 2 THEN 70000 END AS q FROM limits n;
+SELECT coalesce(t, 3000) AS q FROM limits n;
+SELECT i FROM limits n WHERE t = 200;
+SELECT i FROM limits n WHERE t <> 200 AND t < 128 AND t > -129;
+SELECT i FROM limits n WHERE t = 200 OR x = 'a';
+SELECT i FROM limits n WHERE i < 3000000000 AND i > -3000000000;
+SELECT i, count(*) AS c FROM limits n WHERE t IN (1, 200, -300) GROUP BY i;
+SELECT i FROM limits n WHERE t NOT IN (1, 200, -300);
+SELECT i FROM limits n WHERE t BETWEEN -1000 AND 1000;
+SELECT CASE WHEN i > 2 THEN i WHEN i = 2 THEN NULL ELSE m END AS r FROM limits n;
+SELECT a.t, b.q FROM limits a LEFT JOIN (SELECT i, 1000 AS q FROM limits n) b ON a.t = b.i;
+SELECT ifnull(t, 500) AS q, greatest(t, 1000) AS r, nullif(t, 300) AS s FROM limits n;
+SELECT b FROM limits n WHERE b = 18446744073709551616;
+SELECT 9223372036854775808 AS q, -9223372036854775809 AS r FROM limits n;
+SELECT b FROM limits n WHERE b < 1e19 AND b > -9223372036854775809;
+SELECT m FROM limits n WHERE m < 100000000 AND m <> 1.2345;
+SELECT m FROM limits n WHERE m > -99999999999999999999;
 SELECT i, m * m, m + m, m - 0.001, m * 2, m / 2, m * w FROM limits n;
 SELECT i, m + w, m - w, w * 10, -w, abs(w) FROM limits n;
 SELECT i, round(m, 1), round(m), round(w, 3), ceil(m), floor(m), trunc(m), round(m, -1) FROM limits n;
@@ -893,6 +1025,10 @@ SELECT list_contains([1, 2], i) AS q, len([i]) AS r, [i, 1][1] AS z FROM limits 
 SELECT DISTINCT ON (x) x, i FROM limits n ORDER BY x NULLS FIRST, i, m, b OFFSET 1;
 
 -- section: names
+SELECT "select" + 1 AS "end", "a""b" AS "a""c" FROM "Odd Names" WHERE "Group By" IS NOT NULL;
+SELECT "Group By", count(*) AS "order" FROM "Odd Names" GROUP BY "Group By" HAVING count(*) > 1;
+SELECT t."a""b" FROM "Odd Names" t JOIN words s ON s.x = t."a""b" OR s.id = t."select";
+WITH "w w" AS (SELECT "select" AS "from" FROM "Odd Names") SELECT "from" FROM "w w" WHERE "from" = 1;
 SELECT e.a, p.a FROM pairs p FULL JOIN nothing e USING (a);
 SELECT a, a, b AS a FROM pairs p;
 SELECT * FROM (SELECT a, a FROM pairs p);

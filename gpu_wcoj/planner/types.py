@@ -518,6 +518,7 @@ class Types:
         self._worked_out: dict[Place, dict[Place, DataType]] = {}
         self._common: dict[Place, DataType | None] = {}  # types of the classes that have been asked for, by root
         self._constants: dict[Place, list[tuple[Rule | None, object]]] = {}  # with the rule; facts have none
+        self._stored: dict[Place, list[tuple[Rule | None, object]]] = {}  # those of heads and facts
         self._homes: dict[Rule, dict[str, Place]] = {}
         self._calculated: list[tuple[Rule, Mapping[str, Place], Computed, Place]] = []
         self._results: dict[tuple[Place, bool], tuple[list[DataType | None], DataType | None]] = {}
@@ -547,6 +548,7 @@ class Types:
             for column, values in enumerate(zip(*facts.rows, strict=True)):
                 said = [(None, value) for value in values if value is not None]
                 self._constants.setdefault((facts.relation, column), []).extend(said)
+                self._stored.setdefault((facts.relation, column), []).extend(said)
         self._said: dict[Place, list[Place]] = {}
         for place in self._constants:
             self._said.setdefault(self._root(place), []).append(place)
@@ -581,6 +583,8 @@ class Types:
                     continue
                 if isinstance(term, Constant):
                     literal.append((place, term))
+                    if atom is rule.head:
+                        self._stored.setdefault(place, []).append((rule, term.value))
                 elif term in home:
                     self._link(home[term], place)
                 else:
@@ -690,11 +694,11 @@ class Types:
                 )
 
     def _check_range(self, declared: Mapping[Place, DataType]) -> None:
-        """Raise for a constant outside the integers of its column's declared type."""
+        """Raise for a constant of a head or fact outside the integers of its column's declared type."""
         for place, kind in declared.items():
             if kind.family == "integer":
                 lowest, highest = kind.code_range
-                for rule, value in self._constants.get(place, ()):
+                for rule, value in self._stored.get(place, ()):
                     if type(value) is int and not lowest <= value <= highest:
                         says = "a fact of the text" if rule is None else f"'{rule}'"
                         raise TypeMismatchError.with_parts(
@@ -871,6 +875,7 @@ class Types:
         copy._equated = self._equated
         copy._ordered = self._ordered
         copy._constants = self._constants
+        copy._stored = self._stored
         copy._said = self._said
         copy._homes = self._homes
         copy._calculated = self._calculated
@@ -893,6 +898,11 @@ class Types:
             common = kind if common is None else common.common(kind)
         for kind in self._worked_out.get(root, {}).values():
             common = kind if common is None else common.common(kind, is_computed=True)
+        if common is not None and common.family == "integer":
+            lowest, highest = common.code_range
+            stored = [value for place in self._said.get(root, ()) for _, value in self._stored.get(place, ())]
+            if any(type(value) is int and not lowest <= value <= highest for value in stored):
+                common = common.common(INT64)
         self._common[root] = common
         return common
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+from decimal import Decimal
 
+import pyarrow as pa
 import pytest
 
 import gpu_wcoj as gw
@@ -35,6 +37,12 @@ KEPT = [
     "SELECT * FROM (SELECT DISTINCT ON (dept) dept, id FROM emp ORDER BY dept NULLS FIRST, id OFFSET 1)",
     "SELECT id FROM emp WHERE hired > DATE '2021-5-7' AND hired < TRY_CAST('2024-1-1 1:00:00' AS TIMESTAMP)",
     "SELECT id, TRY_CAST('2024-02-30' AS DATE) AS d, TRY_CAST('x' AS TIMESTAMP) AS t FROM emp",
+    "SELECT t AS q FROM limits UNION ALL SELECT 300",
+    "SELECT i FROM limits WHERE t < 128 AND t <> 200 AND i < 3000000000 OR t = -1000",
+    "SELECT x FROM limits WHERE t = 200 UNION ALL SELECT x FROM limits WHERE t IN (1, 400)",
+    "SELECT i FROM limits WHERE b < 9223372036854775808 AND b <> -99999999999999999999",
+    "SELECT i AS q FROM limits UNION ALL SELECT m FROM limits UNION ALL SELECT NULL",
+    "SELECT CASE WHEN i > 2 THEN m ELSE f END AS q, CASE WHEN i > 2 THEN i ELSE m END AS r FROM limits",
 ]
 """Statements that are queries and views of the engine."""
 ONCE = {
@@ -57,6 +65,16 @@ def test_queries_and_views(text):
     outcome = ask(text, tables(), Rival(tables()))
     assert (outcome.worker, outcome.wrong) == ("engine", ""), outcome.why
     assert follow(text, tables(), 4, seed, 1) == "exact"
+
+
+def test_constants_and_nulls_do_not_narrow_or_change_the_type_of_a_column():
+    """A wide constant was cut off in a column of 8 bits, and decimals beside null and integers became doubles."""
+    relations = tables()
+    numbers = gw.query("SELECT t FROM limits UNION ALL SELECT 300", relations).to_arrow()
+    assert (numbers.schema.types, max(filter(None, numbers["t"].to_pylist()))) == ([pa.int64()], 300)
+    exact = pa.table({"d": pa.array([Decimal("1234567890123456.78")], pa.decimal128(18, 2)), "i": [7]})
+    view = gw.view("SELECT d FROM v UNION ALL SELECT i FROM v UNION ALL SELECT NULL", v=exact, language="sql")
+    assert set(view.snapshot().rows()) == {(Decimal("1234567890123456.78"),), (Decimal("7.00"),), (None,)}
 
 
 @pytest.mark.parametrize("text", ONCE)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
@@ -30,6 +30,22 @@ _BITS = 64
 
 class Functor(Function):
     """A function that needs no declaration, so that programs store its name only."""
+
+    is_functor = True
+
+    def describe_call(self, arguments: Sequence[str]) -> str:
+        """Return the text of a call as users write it, whatever the types of its arguments.
+
+        Examples
+        --------
+        >>> functor("number_of_text").describe_call(["'ab'"]), functor("bshl").describe_call(["1", "2"])
+        ("to_number('ab')", 'bshl(1, 2)')
+        """
+        if self.name == "stored_record":
+            return f"the record {arguments[0]}"
+        target, is_conversion, _ = self.name.partition("_of_")
+        name = {"text": "to_string"}.get(target, f"to_{target}") if is_conversion else self.name
+        return f"{name}({', '.join(arguments)})"
 
 
 def _as_int64(value: int) -> int:
@@ -74,9 +90,12 @@ def to_number(text: str) -> int:
     sign = -1 if digits.startswith("-") else 1
     digits = digits.removeprefix("-").removeprefix("+")
     base = {"0x": 16, "0b": 2}.get(digits[:2].lower(), 10)
-    if "_" in digits or not digits.isascii():
-        raise ValueError(f"'{text}' is not a number")
-    return sign * int(digits if base == 10 else digits[2:], base)
+    try:
+        if "_" not in digits and digits.isascii():
+            return sign * int(digits if base == 10 else digits[2:], base)
+    except ValueError:
+        pass
+    raise ValueError(f"'{text}' is not a number")
 
 
 def to_unsigned(text: str) -> int:
@@ -85,6 +104,14 @@ def to_unsigned(text: str) -> int:
     if value < 0:
         raise ValueError(f"'{text}' is negative")
     return value
+
+
+def to_float(text: str) -> float:
+    """Return the float of a text."""
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(f"'{text}' is not a number") from None
 
 
 def format_float(value: float) -> str:
@@ -153,7 +180,7 @@ _SINGLE: Final[dict[str, tuple[Callable[..., Any], tuple[DataType, ...], DataTyp
     "unsigned_of_text": (to_unsigned, (_TEXT,), _KINDS["u"]),
     "unsigned_of_float": (_truncate, (_FLOAT,), _KINDS["u"]),
     "unsigned_of_number": (int, (_INT,), _KINDS["u"]),
-    "float_of_text": (float, (_TEXT,), _FLOAT),
+    "float_of_text": (to_float, (_TEXT,), _FLOAT),
     "text_of_number": (str, (_INT,), _TEXT),
     "text_of_float": (format_float, (_FLOAT,), _TEXT),
     "narrow_float": (float, (_FLOAT,), _RESULTS["g"]),

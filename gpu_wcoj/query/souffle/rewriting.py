@@ -233,8 +233,10 @@ class _RuleRewriting:
         if kind not in FITTED or (_is_aggregate(term) and term.op in ("count", "min", "max")):
             return None
         found = self.type_of(term, types)
-        if found is None or (kind == "uint64" and self.is_unsigned(term, types)):
+        if found is None:
             return None
+        if kind == "uint64" and (not variables_of((term,)) or self.is_unsigned(term, types)):
+            return None  # the range of a constant is checked for every column
         return FITTED[kind] if self.types.kind(found) == {"float": "double", "uint64": "int64"}[kind] else None
 
     def is_unsigned(self, term: Expression, types: TypeOf) -> bool:

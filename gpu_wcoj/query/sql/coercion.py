@@ -235,7 +235,7 @@ class Coercion(RuleWriter):
                 raise self.place.mistyped(f"the text '{text}' is not a value of type {label(kind)}", node)
 
     def _family(self, value: Expression) -> str:
-        if isinstance(value, Constant) and isinstance(value.value, (int, float, Decimal)):
+        if value == NULL or (isinstance(value, Constant) and isinstance(value.value, (int, float, Decimal))):
             return "constant"
         kind = self.kind(value) or ""
         return "integer" if kind.lstrip("u").startswith("int") else kind.split("(")[0].rstrip("0123456789")

@@ -869,7 +869,9 @@ def parse_number(node: Node, place: Place, sign: str = "") -> Constant:
         if "e" in text.lower():
             return Constant(float(text))
         return Constant(Decimal(text) if "." in text else int(text))
-    except (UnsupportedTypeError, ValueError, ArithmeticError) as error:
+    except UnsupportedTypeError as error:
+        raise place.refused(str(error).split("\n")[0].removesuffix("."), node) from None
+    except (ValueError, ArithmeticError) as error:
         raise place.wrong(str(error).split("\n")[0], node) from None
 
 
