@@ -210,7 +210,7 @@ def _input(rules: Rules, directive: Directive, folder: Path) -> InputSpec:
 
 
 def _columns(directive: Directive, n_declared: int | None) -> tuple[int, ...] | None:
-    """Return the columns of the file that make up the rows, from ``columns="4:7"``; None if it is not given."""
+    """Return the columns of a file that ``columns="4:7"`` chooses; None without it."""
     value = dict(directive.parameters).get("columns")
     if value is None:
         return None

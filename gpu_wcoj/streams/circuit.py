@@ -970,9 +970,9 @@ class Circuit(NotCopied, Scope):
         Parameters
         ----------
         schema
-            The columns' names and types; by default those of the first rows, of which a column of nulls alone has none. Columns of tables are matched by name, and
-            unknown names raise an error; rows without names are matched by position. Integers outside a declared type
-            raise an error.
+            The columns' names and types; by default those of the first rows, where a column of nulls alone has none.
+            Columns of tables are matched by name, and unknown names raise an error; rows without names are matched by
+            position. Integers outside a declared type raise an error.
         """
         if name in self.sources:
             raise CircuitError.duplicate("source", name, "in the circuit", "Choose another name.")

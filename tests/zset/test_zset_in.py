@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import networkx
+import networkx as nx
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -155,8 +155,8 @@ def test_rows_are_checked():
     with pytest.raises(ArityError, match=r"row 0 is not a row with a weight: got \(\(1, 2\), 1, 5\), expected a pair"):
         ZSet.from_rows([((1, 2), 1, 5)])
     with pytest.raises(TypeMismatchError, match=r"edges: pass graph\.edges"):
-        ZSet.from_rows(networkx.path_graph(3))
-    assert ZSet.from_rows(networkx.path_graph(3).edges).rows() == [((0, 1), 1), ((1, 2), 1)]
+        ZSet.from_rows(nx.path_graph(3))
+    assert ZSet.from_rows(nx.path_graph(3).edges).rows() == [((0, 1), 1), ((1, 2), 1)]
     for row in (1, "ab", {"a": 1}, None):
         with pytest.raises(TypeMismatchError, match="expected a tuple of values"):
             ZSet.from_rows([row])

@@ -119,7 +119,7 @@ class Rewriting:
         return numbered(_RuleRewriting(self, rule).rewritten())
 
     def aggregated(self, head: Atom, functors: Mapping[int, str]) -> Atom:
-        """Return the head of aggregates whose results functors convert for the columns of its relation."""
+        """Return the head of an aggregate whose results functors convert for their column."""
         relation = head.relation
         if relation not in self._aggregated:
             name = self._aggregated[relation] = self.helper_name(relation)
@@ -228,7 +228,7 @@ class _RuleRewriting:
         return result if stem is None else self.called(stem, (result,), term)
 
     def fitting(self, term: Expression, column: str | None, types: TypeOf) -> str | None:
-        """Return the functor that makes a term a value of the type of its column; None if it needs none."""
+        """Return the functor that makes a term a value of its column; None if none is needed."""
         kind = None if column is None else self.types.kind(column)
         if kind not in FITTED or (_is_aggregate(term) and term.op in ("count", "min", "max")):
             return None

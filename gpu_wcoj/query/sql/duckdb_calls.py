@@ -191,7 +191,8 @@ class DuckDBCalls(Coercion):
         from sqlglot.errors import UnsupportedError as UntranslatedError
 
         def replaced(piece: Node) -> Node:
-            if isinstance(piece, exp.Columns) or (isinstance(piece, exp.Star) and not isinstance(piece.parent, exp.Count)):
+            is_several = isinstance(piece, exp.Star) and not isinstance(piece.parent, exp.Count)
+            if is_several or isinstance(piece, exp.Columns):
                 raise self.place.refused("several columns in an expression are not supported", piece, "Name them.")
             if isinstance(piece, (exp.Lambda, exp.Star)):
                 return piece
@@ -252,8 +253,8 @@ class DuckDBCalls(Coercion):
             if isinstance(node, exp.Cast) and isinstance(node.this, exp.Literal):
                 what, target = str(error), node.to.sql()
                 if target in TIMES:
-                    form = "date; write it as 2026-01-31" if target == "DATE" else "time; write it as 2026-01-31 23:59:59"
-                    what = f"'{node.this.this}' is not a valid {form}"
+                    form = ("date", "") if target == "DATE" else ("time", " 23:59:59")
+                    what = f"'{node.this.this}' is not a valid {form[0]}; write it as 2026-01-31{form[1]}"
                 raise self.place.wrong(what, node) from None
             return None  # it may fail only where its row counts
         if value is None:

@@ -54,7 +54,7 @@ def distinct_on(node: Node) -> Node | None:
 
 
 def without_first_rows(node: Node) -> Node | None:
-    """Return the query of all rows but the first ones, for OFFSET without LIMIT; None for other queries."""
+    """Return the query of all rows but the first, for OFFSET without LIMIT; None for others."""
     from sqlglot import expressions as exp
 
     offset = node.args.get("offset")

@@ -930,7 +930,7 @@ def _moment(node: Node, place: Place) -> dt.date | None:
 
 
 def _parse_moment(text: str, kind: str, node: Node, place: Place) -> dt.date | None:
-    """Return the value of a date or time literal; None for one in another form, which DuckDB may know."""
+    """Return the value of a date or time literal; None for forms that only DuckDB reads."""
     try:
         if kind == "DATE":
             return dt.date.fromisoformat(text.strip())
