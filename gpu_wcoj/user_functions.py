@@ -42,6 +42,9 @@ class TypedFunction:
         The types of the arguments and of the result.
     """
 
+    is_functor: ClassVar[bool] = False
+    """Whether it is part of a language, so that nobody can mend it."""
+
     name: str
     parameters: tuple[DataType, ...]
     returns: DataType
@@ -121,9 +124,6 @@ class Function(TypedFunction):
     arrays
         Whether it takes and returns NumPy arrays.
     """
-
-    is_functor: ClassVar[bool] = False
-    """Whether it is part of a language, so that nobody can mend it."""
 
     call: Callable[..., Any]
     nulls: bool = False

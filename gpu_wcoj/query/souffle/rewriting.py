@@ -627,8 +627,8 @@ class _RuleRewriting:
         value, name = call.arguments
         assert isinstance(name, Variable)
         kind = self.type_of(value, types)
-        families = {family(self.types.kind(found)) for found in (kind, name.name) if found is not None}
-        if len(families) > 1 and not families <= {*_FLOATS}:
+        families = {family(self.types.kind(found)) for found in (kind or name.name, name.name)}
+        if kind is not None and len(families) > 1 and not families <= {*_FLOATS}:
             what = (
                 f"'{_text(call)}' reads a value of type '{format_type(kind)}' as bits of type "
                 f"'{format_type(name.name)}'; convert it by to_number(x), to_string(x) or to_float(x)"
