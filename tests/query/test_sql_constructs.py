@@ -77,6 +77,12 @@ def test_constants_and_nulls_do_not_narrow_or_change_the_type_of_a_column():
     assert set(view.snapshot().rows()) == {(Decimal("1234567890123456.78"),), (Decimal("7.00"),), (None,)}
 
 
+def test_floats_of_32_bits_beside_other_numbers():
+    rows = pa.table({"f": pa.array([1.5, 0.1, None], pa.float32()), "i": [1, 2, 3], "m": [Decimal("0.5")] * 3})
+    for text in ("SELECT f + i AS q, f * m AS r, f * f AS s FROM t", "SELECT i FROM t WHERE f * i > 1 OR f - m < 0"):
+        assert follow(text, {"t": rows}, 2, 1, 1) == "exact"
+
+
 @pytest.mark.parametrize("text", ONCE)
 def test_what_no_view_keeps_is_answered_once(text):
     outcome = ask(text, tables(), Rival(tables()))

@@ -437,6 +437,9 @@ class Coercion(RuleWriter):
         for kind in kinds:
             if kind is not None and (group_of(kind) != "number" or is_long(kind)):
                 raise self.place.mistyped(f"this calculates with a value of type '{kind}'", node)
+        numbers = {kind for value, kind in zip(values, kinds, strict=True) if not isinstance(value, Constant)}
+        if "float" in numbers and len(numbers) > 1 and None not in kinds:
+            raise self.place.mistyped("this calculates with floats of 32 bits and other numbers", node)
         if "double" not in kinds or None in kinds:
             return tuple(values)
         return tuple(self._double(value) for value in values)
