@@ -417,7 +417,7 @@ class BoundFunction:
             failed.is_unsupported = isinstance(failure.cause, UnsupportedTypeError)
             return failed
         if self.function.is_functor:
-            call = self.function.describe_call([f"{value!r:.80}" for value in shown])
+            call = self.function.describe_in_message([f"{value!r:.80}" for value in shown])
             why = failure.why if failure.cause is None else f"has no value: {failure.cause}"
             return CalculationError(where + call, why)
         error = FunctionError(where, self.function.name, tuple(shown), failure.why, failure.value)

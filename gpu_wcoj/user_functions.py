@@ -58,6 +58,10 @@ class TypedFunction:
         """Return the text of a call with these arguments."""
         return f"{self.name}({', '.join(arguments)})"
 
+    def describe_in_message(self, arguments: Sequence[str]) -> str:
+        """Return the text of a call with these arguments, for messages."""
+        return self.describe_call(arguments)
+
 
 SQL_CALL = "sql"
 """Name of all SQL expressions in calls."""

@@ -37,7 +37,6 @@ MISTAKES = [
     ("sql", "SELECT src\n FROM edge", "Did you mean 'edges'", 2, 7, "edge"),
     ("sql", "SELECT e.sorce FROM edges e", "no column 'sorce'", 1, 10, "sorce"),
     ("sql", "SELECT x.src FROM edges e", "x", 1, 8, "x"),
-    ("sql", "SELECT src FROM edges ORDER BY src OFFSET 5", "LIMIT", 1, None, None),
     ("sql", "SELECT src FROM edges WHERE ROW_NUMBER() OVER (ORDER BY dst) = 1", "window", 1, None, None),
     ("sql", "SELECT src FROM edges WHERE (src = 1", "", 1, None, None),
     ("sql", "SELECT src\nFROM edges\nWHERE src ===", "", 3, None, None),

@@ -33,12 +33,12 @@ class Functor(Function):
 
     is_functor = True
 
-    def describe_call(self, arguments: Sequence[str]) -> str:
+    def describe_in_message(self, arguments: Sequence[str]) -> str:
         """Return the text of a call as users write it, whatever the types of its arguments.
 
         Examples
         --------
-        >>> functor("number_of_text").describe_call(["'ab'"]), functor("bshl").describe_call(["1", "2"])
+        >>> functor("number_of_text").describe_in_message(["'ab'"]), functor("bshl").describe_in_message(["1", "2"])
         ("to_number('ab')", 'bshl(1, 2)')
         """
         if self.name == "stored_record":
