@@ -227,6 +227,12 @@ def copy_rows(relation):
 
 
 @cached_njit
+def is_large(weight, limit):
+    """Return whether a weight has a magnitude of at least `limit`; -2^63 has none in int64."""
+    return weight >= limit or weight <= -limit
+
+
+@cached_njit
 def receive(address, index, mode, capacity):
     """Make a relation's given rows its change of this tick, in each of its arrangements.
 
@@ -270,7 +276,7 @@ def receive(address, index, mode, capacity):
             if mode == AS_BAG:
                 weight = np.int64(0)
                 for i in range(at, end):
-                    if abs(weights[order[i]]) >= LARGEST_WEIGHT // capacity:
+                    if is_large(weights[order[i]], LARGEST_WEIGHT // capacity):
                         return np.int64(-1)
                     weight += weights[order[i]]
             at = end
@@ -288,7 +294,7 @@ def receive(address, index, mode, capacity):
                     if (weight > 0) == (before != 0):
                         continue
                     weight = np.int64(1) if weight > 0 else np.int64(-1)
-                elif abs(before) >= LARGEST_WEIGHT:
+                elif is_large(before, LARGEST_WEIGHT):
                     return np.int64(-1)
             for column in range(width):
                 changed[total * width + column] = rows[row * width + column]

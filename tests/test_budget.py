@@ -59,6 +59,14 @@ def test_repeated_rows_of_an_answer_count_as_often_as_they_occur():
         gw.query("select cust from orders", orders=orders, limit=2)
 
 
+@pytest.mark.parametrize("weight", [2**62, -(2**63)])
+def test_limits_of_rows_hold_for_weights_whose_sum_leaves_int64(weight):
+    program = gw.Program("h(x) :- v(x).", bag=True, limit=100, inputs=["v"])
+    with pytest.raises(RowBudgetError):
+        program.step({"v": [((x,), weight) for x in range(4)]})
+    assert program.count("v") == 0
+
+
 @pytest.mark.parametrize("text", [HOPS, ENDS, SQL])
 def test_a_view_refuses_a_tick_of_too_many_rows_and_goes_on(text):
     chance = random.Random(3)

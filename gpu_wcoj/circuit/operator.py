@@ -43,7 +43,10 @@ class ChangeCount(NamedTuple):
 
 def count_answer_rows(phases: Iterable[PhaseRows]) -> int:
     """Return the number of rows as an answer repeats them, deleted ones included."""
-    return sum(len(phase) if isinstance(phase.weights, int) else int(abs(phase.weights).sum()) for phase in phases)
+    return sum(
+        len(phase) if isinstance(phase.weights, int) else int(abs(phase.weights.astype(np.float64)).sum())
+        for phase in phases  # as floats, since magnitudes and their sums may leave int64
+    )
 
 
 def distinct_change(before: Int64Array, after: Int64Array) -> Int64Array:

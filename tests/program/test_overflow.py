@@ -59,6 +59,19 @@ class TestOverflow:
             program.step_counts({"u": [(1,)]})
         assert program.count("h") == 1
 
+    @pytest.mark.parametrize(("weight", "exact"), [(-1, -(2**63) - 1), (-(2**63), -(2**64))])
+    @pytest.mark.parametrize("is_prepared", [True, False])
+    def test_of_the_smallest_weight(self, weight, exact, is_prepared):
+        """Its magnitude, 2^63, is outside int64."""
+        program = gw.Program("h(x) :- v(x), u(x).", bag=True, inputs=["v", "u"])
+        if is_prepared:  # small ticks are walked from then on
+            program.step({"v": [((2,), 1)], "u": []})
+        program.step({"v": [((1,), -(2**63))]})
+        with pytest.raises(WeightOverflowError, match=rf"(?s)'v'.*\(1,\).*{exact} is outside int64"):
+            program.step({"v": [((1,), weight)]})
+        assert program.relation("v").to_dict()[1,] == -(2**63)
+        assert program.step({"u": [((1,), 1)]})["h"].to_dict() == {(1,): -(2**63)}
+
     @pytest.mark.usefixtures("large_ticks")
     @pytest.mark.parametrize("n", [1, 2, 3])
     def test_of_a_sum_times_a_weight(self, n):
