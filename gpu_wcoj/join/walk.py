@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
@@ -425,11 +426,11 @@ class _PathRecords:
                 continue
             if n == 1 and (planned.mode != record.SUM or not self._ends(planned)):
                 continue
-            made_from = frozenset(
+            made_from = Counter(  # equal atoms multiply the weights of bags as often as they occur
                 (uses[atom].key, uses[atom].variables[:level], self.path.sees_after(uses[atom]))
                 for _, atom, level in ranked[:n]
             )
-            found.append(((node, made_from), n, ranked))
+            found.append(((node, frozenset(made_from.items())), n, ranked))
         return found
 
     def _ranked(self, planned: _Node) -> list[tuple[int, int, int]]:

@@ -44,6 +44,7 @@ TEXTS = {
     "two triangles": "q(b) :- e(a, b), e(b, c), e(a, c), e(b, d), e(d, x), e(b, x), c != d.",
     "diamond": "q(a, b) :- e(a, b), f(a, c), f(b, c), f(a, d), f(b, d), c < d.",
     "three columns": "q(a, d) :- g(a, b, c), e(b, d), g(d, c, a).",
+    "repeated atoms": "q(a, b) :- u(a), u(b), u(3), u(a), u(b), u(b).",
     "constants": "q(b, 7, b) :- e(3, b), g(b, 3, c), c > 1.",
 }
 
