@@ -262,11 +262,18 @@ class Versions:
 
     @contextmanager
     def attempt(self) -> Generator[None]:
-        """Remove the block's runs if it fails; the error names another writer if that is the cause."""
-        written = self._n_files
+        """Remove the block's runs if it fails; the error names another writer if that is the cause.
+
+        A version that an interrupt has cut off after it was published stands, and needs its runs.
+        """
+        written, number = self._n_files, self.newest.number
         try:
             yield
         except BaseException as error:
+            published = self._published_last()
+            is_newer = published is not None and published.number > number
+            if is_newer and not self.folder.broken:
+                self.folder.broken = "the last commit was interrupted after it was published"
             if not self.folder.broken:
                 self._forget_runs(written)
             if not isinstance(error, LeaseLostError) and self._is_lost():
@@ -588,7 +595,8 @@ class Checkpoint:
             return newest
         if newest.batches and origin != newest.version_name:
             last = newest.last
-            holds = f"holds {last}" if last is not None and last.query else "another program has written to"
+            writer = "another program or an interrupted commit has written to"
+            holds = f"holds {last}" if last is not None and last.query else writer
             raise CheckpointError(
                 f"the state of this program does not come from the checkpoint '{self.path}', which {holds}.\n"
                 "  Restore into a new program, or choose an empty folder."

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ from typing import Any
 import pytest
 
 from gpu_wcoj.checkpoint import Checkpoint, CheckpointOptions
+from gpu_wcoj.checkpoint import checkpoint as checkpoint_module
 from gpu_wcoj.checkpoint.folder import OsFolder, WatchedFolder
 from gpu_wcoj.errors import CheckpointError, CheckpointWriteError
 from tests.helpers.checkpoint_folders import HookedFolder, MemoryFolder
@@ -219,3 +222,59 @@ def test_without_links_a_rename_publishes(tmp_path: Path, monkeypatch: pytest.Mo
     with pytest.raises(FileExistsError):
         folder.publish("x", "manifest-000000000001.json")
     assert "x" in folder.names()
+
+
+class Interrupt:
+    """Raise `KeyboardInterrupt` before a line of the module that orders the writes of a commit."""
+
+    def __init__(self, at: int) -> None:
+        self.at, self.n_lines = at, 0
+
+    def __enter__(self) -> None:
+        self._before = sys.gettrace()
+        sys.settrace(self._calls)
+
+    def __exit__(self, *_: object) -> None:
+        sys.settrace(self._before)
+
+    def _calls(self, frame: Any, *_: Any) -> Any:
+        return self._lines if frame.f_code.co_filename == checkpoint_module.__file__ else None
+
+    def _lines(self, frame: Any, event: str, _: Any) -> Any:
+        if event == "line":
+            self.n_lines += 1
+            if self.n_lines == self.at:
+                raise KeyboardInterrupt
+        return self._lines
+
+
+@pytest.mark.slow  # some 150 commits, each interrupted at another line
+def test_an_interrupt_before_any_line_of_a_commit_damages_nothing(reference: Reference) -> None:
+    """The version before stands, or the new one with all of its files."""
+    n = 3
+    memory, program, checkpoint = before_last(n)
+    manifests, state = list(checkpoint.manifests), program.subject.ledger.state
+    at, outcomes = 0, set()
+    while True:
+        at += 1
+        copy, interrupt = memory.copy(), Interrupt(at)
+        checkpoint.versions.folder = WatchedFolder(copy)
+        checkpoint.versions.manifests = manifests
+        program.subject.ledger.replace_state(state)
+        with contextlib.suppress(KeyboardInterrupt), interrupt:
+            checkpoint.commit(n, query="q", rows=len(SCRIPT[n]), digest=str(n))
+        if interrupt.n_lines < at:
+            break
+        with contextlib.suppress(CheckpointError):  # it may be unknown whether the commit was published
+            checkpoint.commit(n, query="q", rows=len(SCRIPT[n]), digest=str(n))
+            outcomes.add("repeated")
+        again = new_program()
+        reopened = Checkpoint.open(copy, program=again, options=OPTIONS)
+        reopened.restore(again)
+        assert reopened.last is not None
+        assert reopened.last.batch in (n - 1, n)
+        outcomes.add(str(reopened.last.batch - n))
+        assert seen(again) == reference.state(reopened.last.batch)
+        if at % 32 == 0:
+            reference.resume(reopened, again)
+    assert outcomes == {"repeated", "0"}  # nothing is published before the files are complete
