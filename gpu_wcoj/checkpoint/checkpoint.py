@@ -68,11 +68,15 @@ T = TypeVar("T")
 
 def restored(path: str | os.PathLike[str], make: Callable[[Rules, ProgramOptions], P], options: ProgramOptions) -> P:
     """Return the program of a checkpoint; see `restored_with_extra`."""
-    return restored_with_extra(path, make, options)[0]
+    return restored_with_extra(path, make, options, allows_empty=True)[0]
 
 
 def restored_with_extra(
-    path: str | os.PathLike[str], make: Callable[[Rules, ProgramOptions], P], options: ProgramOptions
+    path: str | os.PathLike[str],
+    make: Callable[[Rules, ProgramOptions], P],
+    options: ProgramOptions,
+    *,
+    allows_empty: bool = False,
 ) -> tuple[P, dict[str, Any]]:
     """Return the program of a checkpoint, and the values stored beside it.
 
@@ -84,6 +88,8 @@ def restored_with_extra(
         Makes a program of rules and options.
     options
         The options that are not stored in the checkpoint; those that are have their defaults.
+    allows_empty
+        Whether a checkpoint without a committed batch is that of an empty program, rather than an error.
     """
 
     def read(folder: WatchedFolder, manifest: Manifest, definition: Definition) -> tuple[P, dict[str, Any]]:
@@ -91,6 +97,11 @@ def restored_with_extra(
             raise CheckpointError(
                 f"the checkpoint '{folder.shown('.')}' is of a program that is spread over cells.\n"
                 "  gpu_wcoj.spark.View.restore reads it, by the folder that is the view's checkpoint."
+            )
+        if manifest.state is None and not allows_empty:
+            raise CheckpointError(
+                f"the checkpoint '{folder.shown('.')}' holds no state: no commit was completed.\n"
+                "  Load a new program from the inputs, and store that."
             )
         rules = definition.rules(options.functions)
         program = make(rules, definition.complete_options(options, rules))

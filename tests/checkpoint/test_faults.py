@@ -16,7 +16,7 @@ import pytest
 from gpu_wcoj.checkpoint import Checkpoint, CheckpointOptions
 from gpu_wcoj.checkpoint import checkpoint as checkpoint_module
 from gpu_wcoj.checkpoint.folder import OsFolder, WatchedFolder
-from gpu_wcoj.errors import CheckpointError, CheckpointWriteError
+from gpu_wcoj.errors import CheckpointError, CheckpointWriteError, UsageError
 from tests.helpers.checkpoint_folders import HookedFolder, MemoryFolder
 from tests.helpers.checkpoint_script import Reference, new_program, seen, ticks
 
@@ -278,3 +278,14 @@ def test_an_interrupt_before_any_line_of_a_commit_damages_nothing(reference: Ref
         if at % 32 == 0:
             reference.resume(reopened, again)
     assert outcomes == {"repeated", "0"}  # nothing is published before the files are complete
+
+
+def test_a_first_checkpoint_that_failed_is_not_restored_as_an_empty_program(tmp_path: Path) -> None:
+    program = new_program()
+    program.load(SCRIPT[0])
+    with pytest.raises(UsageError):
+        program.checkpoint(tmp_path / "state", extra={"no JSON": object()})
+    with pytest.raises(CheckpointError, match="holds no state: no commit was completed"):
+        type(program).restore(tmp_path / "state")
+    program.checkpoint(tmp_path / "state")
+    assert seen(type(program).restore(tmp_path / "state")) == seen(program)
