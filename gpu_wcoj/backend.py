@@ -415,7 +415,7 @@ def validate_backend(option: str, value: object) -> BackendName | Backend:
     if isinstance(value, Backend):
         return value
     for name in BACKENDS:
-        if name == value:
+        if isinstance(value, str) and name == value:
             return name
     raise UsageError.invalid_value(option, value, f"one of {listed(BACKENDS)}")
 

@@ -46,7 +46,7 @@ def rmat(
     Raises
     ------
     UsageError
-        If the scale is not 1 to 31, or there are too few vertices for so many edges.
+        If the scale is not 1 to 31, there are too few vertices for so many edges, or a quadrant has no probability.
 
     References
     ----------
@@ -69,6 +69,8 @@ def rmat(
             f"0 to {vertices * (vertices - 1) // 4} for {vertices} vertices",
             "Raise the scale for more edges.",
         )
+    if not all(0 < part < 1 for part in (a, b, c, 1 - a - b - c)):
+        raise UsageError.invalid_value("(a, b, c)", (a, b, c), "three numbers above 0 whose sum is below 1")
     keys = np.empty(0, np.int64)
     rounds = 0
     while len(keys) < edges:

@@ -6,9 +6,11 @@ import difflib
 import functools
 import inspect
 import os
-from collections.abc import Callable, Iterable
+import traceback
+import typing
+from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal
-from types import FrameType, FunctionType, TracebackType
+from types import FrameType, FunctionType, TracebackType, UnionType
 from typing import Any, Final, Literal, Self, TypeVar, cast
 
 T = TypeVar("T")
@@ -448,7 +450,7 @@ class UnknownRelationError(SchemaError, KeyError):
     def __init__(
         self, name: str, available: Iterable[str], what: str = "relations", *, where: str = "", remedy: str = ""
     ) -> None:
-        names = sorted(available)
+        names = sorted(map(str, available))
         subject = where or f"unknown relation '{name}'."
         allowed = f"The {what} are: {listed(names)}.{nearest(name, names)}"
         super().__init__(f"{subject}\n  {allowed}" + (f"\n  {remedy}" if remedy else ""))
@@ -743,8 +745,11 @@ def entry_point(target: T) -> T:
     """Mark a public function, or a class with all its public methods, as what users call.
 
     A `GpuWcojError` leaves it with the frames of the user's code only: the message says what to do, and the line that
-    it is about is the user's. Any other error, which is a mistake of this package, keeps its frames; so do all where
-    ``config.traceback`` is ``"full"``. A call that succeeds does nothing more than before.
+    it is about is the user's. Any other error is a `UsageError` if an argument is of another type than it is declared
+    to be. Else it is a mistake of this package and keeps its frames; so do all where ``config.traceback`` is
+    ``"full"``. A call that succeeds does nothing more than before.
+
+    A class that users do not call has an attribute ``_made_by``, the function that makes its objects.
 
     Examples
     --------
@@ -770,7 +775,13 @@ def _without_our_frames(function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def call(*arguments: Any, **options: Any) -> Any:
         try:
-            return function(*arguments, **options)
+            try:
+                return function(*arguments, **options)
+            except (TypeError, AttributeError, ValueError, LookupError, OverflowError) as error:
+                misuse = None if isinstance(error, GpuWcojError) else _misuse(function, arguments, options, error)
+                if misuse is None:
+                    raise
+                raise misuse from error
         except GpuWcojError as error:
             if config.traceback == "short":
                 error.__traceback__ = _of_users(error.__traceback__)
@@ -784,12 +795,67 @@ def _without_our_frames(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
+def _misuse(
+    function: Callable[..., Any], arguments: tuple[Any, ...], options: Mapping[str, Any], error: Exception
+) -> UsageError | None:
+    """Return the error of a user's call whose arguments are not those that the function declares, if that is so."""
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    callers = frames[0].f_back
+    if _is_users(frames[-1]) or callers is None or not _is_users(callers):
+        return None
+    try:
+        given = inspect.signature(function).bind(*arguments, **options).arguments
+    except TypeError:
+        owner = type(arguments[0]) if arguments else None
+        made_by = getattr(owner, "_made_by", None)
+        if owner is None or made_by is None:
+            return None  # Python says what is missing
+        return UsageError.wrong_state(f"{owner.__name__}()", f"{made_by} makes its objects", f"Call {made_by}.")
+    try:
+        kinds = typing.get_type_hints(function)
+    except (NameError, TypeError):  # a name that type checkers alone import
+        return None
+    for name, value in given.items():
+        if name in kinds and not _fits(value, kinds[name]):
+            declared = str(function.__annotations__[name])
+            return UsageError.wrong_type(f"the argument '{name}' of {function.__qualname__}()", value, declared)
+    return None
+
+
+def _fits(value: object, kind: Any) -> bool:
+    """Return whether a value, and the elements of a list or a mapping, are of a declared type, as far as it tells.
+
+    Examples
+    --------
+    >>> _fits({"a": 1}, Mapping[str, int]), _fits(["a", 1], Sequence[str] | None), _fits(None, int | str)
+    (True, False, False)
+    """
+    origin, parts = typing.get_origin(kind), typing.get_args(kind)
+    if origin in (typing.Union, UnionType):
+        return any(_fits(value, part) for part in parts)
+    if origin is typing.Literal:
+        return isinstance(value, str) and value in parts
+    if kind is None or kind is type(None):
+        return value is None
+    declared = origin or kind
+    if declared in (Any, object) or not isinstance(declared, type) or getattr(declared, "_is_protocol", False):
+        return True
+    if declared is float:
+        declared = (int, float)
+    if not isinstance(value, declared):
+        return False
+    if isinstance(value, dict) and len(parts) == 2:
+        return all(_fits(key, parts[0]) and _fits(item, parts[1]) for key, item in value.items())
+    if isinstance(value, (list, tuple)) and len(parts) == 1:
+        return all(_fits(item, parts[0]) for item in value)
+    return True
+
+
 def _of_users(trace: TracebackType | None) -> TracebackType | None:
     """The frames that are neither this package's nor of what it has called."""
     frames = []
     while trace is not None:
-        frame = trace.tb_frame
-        if not (_is_ours(frame.f_globals.get("__name__")) or _is_installed(frame.f_code.co_filename)):
+        if _is_users(trace.tb_frame):
             frames.append(trace)
         trace = trace.tb_next
     kept: TracebackType | None = None
@@ -812,6 +878,10 @@ def callers_level() -> int:
     while frame is not None and _is_ours(frame.f_globals.get("__name__")):
         level, frame = level + 1, frame.f_back
     return level
+
+
+def _is_users(frame: FrameType) -> bool:
+    return not (_is_ours(frame.f_globals.get("__name__")) or _is_installed(frame.f_code.co_filename))
 
 
 def _is_ours(module: object) -> bool:

@@ -243,6 +243,8 @@ class Result:
     """
 
     def __init__(self, rows: ZSet | Rows, session: Any = None, *, parts: Sequence[object] = ()) -> None:
+        if not isinstance(rows, ZSet) and not hasattr(rows, "names"):
+            raise UsageError.wrong_type("rows", rows, "a ZSet", "Use gpu_wcoj.ZSet.from_rows() for rows of Python.")
         self._rows: Rows = EngineRows(rows) if isinstance(rows, ZSet) else rows
         self._session = session
         self._parts = tuple(parts)

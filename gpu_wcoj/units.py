@@ -45,7 +45,7 @@ def format_bytes(count: int) -> str:
     >>> format_bytes(999), format_bytes(1_500_000), format_bytes(24_000_000_000)
     ('999 B', '1.5 MB', '24.0 GB')
     """
-    amount = float(count)
+    amount = float(min(count, 10**30))  # beyond all memory, and a float still
     for unit in ("B", "KB", "MB", "GB"):
         if amount < 1000:
             return f"{amount:.0f} B" if unit == "B" else f"{amount:.1f} {unit}"
@@ -86,7 +86,7 @@ def part_of(total: int, amount: float | str, option: str, whose: str = "GPU") ->
         )
     if meant > total:
         raise UsageError.with_parts(
-            f"{option}={amount!r} is {format_bytes(meant)}, more than the {whose} has",
+            f"{option}={amount!r:.40} is {format_bytes(meant)}, more than the {whose} has",
             subject=option,
             got=amount,
             expected=f"at most {format_bytes(total)}",

@@ -7,6 +7,7 @@ import sys
 import traceback
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 
 import gpu_wcoj as gw
@@ -133,3 +134,44 @@ def test_entry_points_are_marked():
         public = {name: getattr(kind, name) for name in dir(kind) if not name.startswith("_")}
         plain = [name for name, one in public.items() if callable(one) and not hasattr(one, "__wrapped__")]
         assert plain == [], kind
+
+
+PROGRAM = "h(x) :- e(x)."
+MISUSES: dict[str, tuple[Callable[[], object], str]] = {
+    "no arguments": (lambda: gw.Connection(), "Connection.. is not possible: gpu_wcoj.connect makes its objects"),
+    "no columns": (lambda: gw.ZSet(), "ZSet.. is not possible: gpu_wcoj.ZSet.from_rows makes"),
+    "None": (lambda: gw.ZSet.from_rows(None), "the argument 'rows' of ZSet.from_rows.. has the wrong type: got NoneTy"),
+    "other object": (
+        lambda: gw.ZSet.from_rows([(1,)]).plus([(1,)]),
+        r"'other' of ZSet.plus.. .*got list .*expected ZSet",
+    ),
+    "mark": (lambda: gw.Program(PROGRAM).return_to(None), "'mark' of Program.return_to.. has the wrong type"),
+    "elements": (lambda: gw.ZSet.from_dict({1: 1}), "the key of from_dict has the wrong type: got int"),
+    "sink": (lambda: gw.Program(PROGRAM).step_pieces({"e": [(1,)]}, None), "'sink' of Program.step_pieces"),
+    "array of names": (lambda: gw.Program(PROGRAM, backend=np.zeros(2)), "backend=.* is not allowed"),
+    "file": (lambda: gw.ZSet.read_parquet("missing.parquet"), "'missing.parquet' cannot be read as Parquet"),
+    "result": (lambda: gw.Result([(1,)]), "rows has the wrong type: got list"),
+    "probabilities": (lambda: gw.datasets.rmat(4, 5, a=-1), "three numbers above 0 whose sum is below 1"),
+    "memory": (lambda: gw.Program(PROGRAM, memory=10**400), "memory=1000.* more than the machine has"),
+}
+
+
+@pytest.mark.parametrize("name", MISUSES)
+def test_arguments_of_other_types_are_named(name: str) -> None:
+    call, message = MISUSES[name]
+    with pytest.raises(errors.GpuWcojError, match=message):
+        call()
+    lines = shown(call)
+    assert not [line for line in lines if "gpu_wcoj/" in line], lines
+
+
+def test_errors_of_functions_that_users_pass_are_their_own() -> None:
+    """Also if an argument is not of its declared type: it did not cause the error."""
+
+    def fail(*_: object) -> None:
+        raise TypeError("mine")
+
+    with pytest.raises(TypeError, match="mine"):
+        gw.Program(PROGRAM).step_pieces({"e": [(1,)]}, fail)
+    with pytest.raises(TypeError, match="missing 1 required positional argument"):
+        gw.Program(PROGRAM).step()  # type: ignore[call-arg]

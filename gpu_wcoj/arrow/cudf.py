@@ -23,7 +23,14 @@ from gpu_wcoj.arrow.read import Buffers, buffers_of, fixed_width, n_bytes, text,
 from gpu_wcoj.backend import Backend
 from gpu_wcoj.data.column import Column, Dictionary
 from gpu_wcoj.data.schema import DataType
-from gpu_wcoj.errors import BackendUnavailableError, ColumnError, SchemaError, TypeMismatchError, UnsupportedTypeError
+from gpu_wcoj.errors import (
+    BackendUnavailableError,
+    ColumnError,
+    InputFileError,
+    SchemaError,
+    TypeMismatchError,
+    UnsupportedTypeError,
+)
 
 _KINDS = {
     "INT8": "int8", "INT16": "int16", "INT32": "int32", "INT64": "int64",
@@ -274,8 +281,15 @@ def read_parquet(
     ------
     ColumnError
         If the file has no such column.
+    InputFileError
+        If the file is missing, or is not Parquet.
     """
-    schema = pq.read_schema(path)
+    try:
+        schema = pq.read_schema(path)
+    except (OSError, pa.ArrowException) as error:
+        raise InputFileError.with_parts(
+            f"'{fspath(path)}' cannot be read as Parquet: {error}", subject=fspath(path), remedy="Look at the path."
+        ) from error
     chosen = list(schema.names) if columns is None else list(columns)
     for name in chosen:
         if name not in schema.names:

@@ -108,7 +108,7 @@ def validate_route(option: str, value: object) -> str | int:
 def validate_strategy(option: str, value: object) -> Strategy:
     """Return the strategy of this name."""
     for name in STRATEGIES:
-        if name == value:
+        if isinstance(value, str) and name == value:
             return name
     raise UsageError.invalid_value(option, value, f"one of {listed(STRATEGIES)}")
 
@@ -128,14 +128,15 @@ def validate_inputs(option: str, value: object) -> tuple[str, ...] | None:
     """Return an option that must be a list of relations, without duplicates, or None."""
     if value is None:
         return None
-    if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Collection):
+    is_list = isinstance(value, Collection) and not isinstance(value, (str, bytes, Mapping))
+    if not is_list or not all(isinstance(name, str) for name in cast(Collection[object], value)):
         raise UsageError.wrong_type(
             f"the option '{option}'",
             value,
             "a list of names",
             "Write inputs=['edge']; types of columns go into schema={'edge': ['int64', 'int64']}.",
         )
-    return tuple(dict.fromkeys(value))
+    return tuple(dict.fromkeys(cast(Collection[str], value)))
 
 
 def validate_order(option: str, value: object) -> dict[str, tuple[str, ...]] | None:
@@ -552,12 +553,13 @@ def declared_columns(
             check_names(column_kinds, f"the schema of relation '{name}'")
             by_declaration[name] = names[name] = tuple(column_kinds)
             column_kinds = list(column_kinds.values())
-        if isinstance(column_kinds, str):
+        if isinstance(column_kinds, str) or not isinstance(column_kinds, Sequence):
+            example = column_kinds if isinstance(column_kinds, str) else "int64"
             raise SchemaError.wrong_type(
                 f"schema[{name!r}]",
                 column_kinds,
                 "a list of types or a mapping from names to types",
-                f"Write {{{name!r}: [{column_kinds!r}, ...]}}, or {{{name!r}: {{'column': {column_kinds!r}, ...}}}}.",
+                f"Write {{{name!r}: [{example!r}, ...]}}, or {{{name!r}: {{'column': {example!r}, ...}}}}.",
             )
         if len(column_kinds) != arity[name]:
             raise SchemaError.mismatch(

@@ -44,7 +44,7 @@ def check_language(name: str) -> Language:
         If the name is unknown.
     """
     for language in LANGUAGES:
-        if language == name:
+        if isinstance(name, str) and language == name:
             return language
     raise UsageError.unknown_name("language", name, LANGUAGES)
 

@@ -179,6 +179,8 @@ class MatchChange:
     └──────┴────────┘
     """
 
+    _made_by = "gpu_wcoj.Matcher.apply"
+
     def __init__(self, rows: ArrowRows, session: Any = None) -> None:
         self._stored = rows
         self._session = session

@@ -14,7 +14,7 @@ from gpu_wcoj.budget import limiting
 from gpu_wcoj.data.schema import DataType
 from gpu_wcoj.engine.ingest import merge_relations
 from gpu_wcoj.engine.options import VIEW_KEYWORDS, ExecutionOptions, ProgramOptions, validate_flag, validate_functions
-from gpu_wcoj.errors import CheckpointError, UnknownRelationError, UsageError, entry_point, listed
+from gpu_wcoj.errors import CheckpointError, SchemaError, UnknownRelationError, UsageError, entry_point, listed
 from gpu_wcoj.locks import NotCopied, StateLock
 from gpu_wcoj.maintained import SeveralAnswers
 from gpu_wcoj.one_shot import listed_outputs, single_output
@@ -212,6 +212,8 @@ class Connection(NotCopied, SeveralAnswers):
     >>> list(connection.views)
     ['hop']
     """
+
+    _made_by = "gpu_wcoj.connect"
 
     def __init__(self, tables: Mapping[str, Any], bag: bool | None, options: ProgramOptions) -> None:
         self._tables = dict(tables)
@@ -712,6 +714,11 @@ def _declared_tables(rules: Rules, tables: Mapping[str, Any]) -> list[Declaratio
     for name, data in tables.items():
         if name not in declared:
             columns = data.names if isinstance(data, ZSet) else tuple(columns_by_name(data, f"relation '{name}'"))
+            if not columns and name not in rules.inputs:
+                raise SchemaError.with_parts(
+                    f"relation '{name}' has no columns, and this view does not read it", subject=name,
+                    remedy="Pass a table with columns, or pass it to the first view that reads it.",
+                )  # fmt: skip
             made.append(Declaration(name, tuple(columns), (None,) * len(columns), is_binding=False))
     return made
 
@@ -764,6 +771,8 @@ def connect(
 @entry_point
 class _ProgramView(Subscribable):
     """Outputs of the program of a connection."""
+
+    _made_by = "gpu_wcoj.view"
 
     def __init__(self, connection: Connection, outputs: tuple[str, ...], *, ignores_case: bool = False) -> None:
         self.listeners = []

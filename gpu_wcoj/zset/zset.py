@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -131,6 +131,8 @@ def read_parquet(
     ------
     ColumnError
         If the file has no such column.
+    InputFileError
+        If the file is missing, or is not Parquet.
 
     Examples
     --------
@@ -963,6 +965,8 @@ class ZSet:
     │   2 │   3 │      1 │
     └─────┴─────┴────────┘
     """
+
+    _made_by: ClassVar[str] = "gpu_wcoj.ZSet.from_rows"
 
     names: tuple[str, ...]
     columns: tuple[Column, ...]

@@ -230,7 +230,9 @@ def test_a_state_from_elsewhere_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BatchMismatchError, match="another query"):
         other.checkpoint(tmp_path / "a")
     program.checkpoint(tmp_path / "b")
-    with pytest.raises(CheckpointError, match="does not come from .*, which another program or an interrupted commit has"):
+    with pytest.raises(
+        CheckpointError, match="does not come from .*, which another program or an interrupted commit has"
+    ):
         other.checkpoint(tmp_path / "b")
     with pytest.raises(CheckpointError, match="does not come from the checkpoint"):
         Program.restore(tmp_path / "a").checkpoint(tmp_path / "b")

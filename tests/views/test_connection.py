@@ -486,3 +486,12 @@ def test_views_may_come_back_after_the_last_one_was_dropped(bag):
         with pytest.raises(UsageError, match="the connection has no view"):
             connection.apply(edge=[(5, 6)])
     assert connection.view("in(b) :- edge(_, b).", name="in").count() == (3 if bag else 1)
+
+
+@pytest.mark.parametrize("table", [[], {}, gw.ZSet.empty()], ids=["list", "dictionary", "Z-set"])
+def test_a_table_without_columns_that_the_first_view_does_not_read(table):
+    connection = gw.connect(edge=[(1, 2)], label=table)
+    with pytest.raises(gw.errors.SchemaError, match="'label' has no columns, and this view does not read it"):
+        connection.view("ends(b) :- edge(_, b).")
+    assert connection.view("named(a) :- edge(a, _), label(a).").rows() == []
+    assert connection.apply(label=[(1,)])["named"].rows() == [((1,), 1)]
