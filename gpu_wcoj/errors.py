@@ -798,7 +798,7 @@ def _without_our_frames(function: Callable[..., Any]) -> Callable[..., Any]:
 def _misuse(
     function: Callable[..., Any], arguments: tuple[Any, ...], options: Mapping[str, Any], error: Exception
 ) -> UsageError | None:
-    """Return the error of a user's call whose arguments are not those that the function declares, if that is so."""
+    """Return the error of a user's call whose arguments are not as the function declares them."""
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     callers = frames[0].f_back
     if _is_users(frames[-1]) or callers is None or not _is_users(callers):
@@ -823,7 +823,7 @@ def _misuse(
 
 
 def _fits(value: object, kind: Any) -> bool:
-    """Return whether a value, and the elements of a list or a mapping, are of a declared type, as far as it tells.
+    """Return whether a value, with its elements, may be of a declared type.
 
     Examples
     --------
@@ -891,7 +891,10 @@ def _is_ours(module: object) -> bool:
 def _is_installed(file: str) -> bool:
     """Return whether code is of Python's own library or of another package."""
     return (
-        "site-packages" in file or "dist-packages" in file or file.startswith(("<frozen", os.path.dirname(os.__file__)))
+        "site-packages" in file
+        or "dist-packages" in file
+        or file.startswith(("<frozen", os.path.dirname(os.__file__)))
+        or file.endswith((".pyx", ".pxi"))  # of Cython, which names its sources
     )
 
 

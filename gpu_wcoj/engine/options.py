@@ -553,7 +553,7 @@ def declared_columns(
             check_names(column_kinds, f"the schema of relation '{name}'")
             by_declaration[name] = names[name] = tuple(column_kinds)
             column_kinds = list(column_kinds.values())
-        if isinstance(column_kinds, str) or not isinstance(column_kinds, Sequence):
+        if isinstance(column_kinds, str) or not hasattr(column_kinds, "__len__"):
             example = column_kinds if isinstance(column_kinds, str) else "int64"
             raise SchemaError.wrong_type(
                 f"schema[{name!r}]",

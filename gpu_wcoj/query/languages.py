@@ -35,7 +35,7 @@ _VERTEX = re.compile(r"!?\s*\(\s*\w*\s*\)")
 _SQL_IN_PARENTHESES = re.compile(r"(?:\(\s*)+(?:select|with|from|values|pivot|unpivot|table)(?!\w)", re.IGNORECASE)
 
 
-def check_language(name: str) -> Language:
+def check_language(name: object) -> Language:
     """Return the language of that name.
 
     Raises
@@ -46,7 +46,7 @@ def check_language(name: str) -> Language:
     for language in LANGUAGES:
         if isinstance(name, str) and language == name:
             return language
-    raise UsageError.unknown_name("language", name, LANGUAGES)
+    raise UsageError.unknown_name("language", str(name), LANGUAGES)
 
 
 def language_of_file(path: PurePath) -> Language:
