@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import threading
+import weakref
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from tempfile import gettempdir
+from tempfile import mkdtemp
 from typing import Any
 from weakref import WeakSet
 
@@ -137,22 +139,25 @@ class Database:
     """
 
     def __init__(self, settings: Settings) -> None:
+        folder = mkdtemp(prefix="gpu_wcoj-duckdb-")  # which no other user can read
+        self._remove_folder = weakref.finalize(self, _remove, folder, os.getpid())
         config: dict[str, Any] = {
-            "integer_division": str(settings.divides_integers).lower(), "errors_as_json": "true"
+            "integer_division": str(settings.divides_integers).lower(), "errors_as_json": "true",
+            "temp_directory": folder,
         }  # fmt: skip
         if settings.threads is not None:
             config["threads"] = settings.threads
         if settings.memory is not None:
             config["memory_limit"] = f"{settings.memory}B"
-            config["temp_directory"] = os.path.join(gettempdir(), f"gpu_wcoj-duckdb-{os.getpid()}-{id(self):x}")
         self._connection = connect("this part of the query", config)
         import duckdb
 
         self._error = duckdb.Error
 
     def close(self) -> None:
-        """Free the tables."""
+        """Free the tables, and remove temporary files."""
         self._connection.close()
+        _ = self._remove_folder()
 
     def register(self, name: str, table: pa.Table) -> None:
         """Add a table of Arrow, which is not copied.
@@ -243,6 +248,12 @@ class Database:
         finally:
             if timer is not None:
                 timer.cancel()
+
+
+def _remove(folder: str, process: int) -> None:
+    """Remove a folder, unless this process is a child of the one that uses it."""
+    if os.getpid() == process:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _narrowed(table: pa.Table, positions: list[int]) -> pa.Table:

@@ -1,14 +1,18 @@
-"""Connections to DuckDB in processes that are forked."""
+"""Connections to DuckDB in processes that are forked, and their temporary files."""
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
+import stat
+import tempfile
 import threading
 
 import pytest
 
 import gpu_wcoj as gw
+from gpu_wcoj.arrow.database import Database, Settings
 
 ROWS = {"k": [1, 1, 2], "v": [1, 2, 3]}
 
@@ -48,3 +52,19 @@ def test_a_forked_process_calls_duckdb_as_its_parent_did(in_thread):
         thread.join()
     assert os.waitstatus_to_exitcode(status) == 10
     assert numbered() == [(1, 2), (2, 2), (3, 1)]
+
+
+@pytest.mark.parametrize("memory", [None, 10**9])
+def test_temporary_files_lie_in_a_folder_of_their_own_that_is_removed(tmp_path, monkeypatch, memory):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    for is_closed in (True, False):
+        database = Database(Settings(memory=memory))
+        (folder,) = tmp_path.iterdir()
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+        ((setting,),) = database._connection.sql("SELECT current_setting('temp_directory')").fetchall()
+        assert setting == str(folder)
+        if is_closed:
+            database.close()
+        del database
+        gc.collect()
+        assert not list(tmp_path.iterdir())
