@@ -6,7 +6,7 @@ from bisect import bisect_left
 from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Context, Decimal
-from functools import cached_property, lru_cache
+from functools import cached_property
 from itertools import count
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Literal
@@ -733,7 +733,6 @@ class Dictionary:
         return np.array(codes, np.int64)
 
 
-@lru_cache(maxsize=1024)
 def dictionary_of(kind: DataType, dictionaries: tuple[Dictionary, Dictionary]) -> Dictionary | None:
     """Return the dictionary of a type, of those of text and bytes; None if codes are values."""
     return dictionaries[0 if kind.dictionary == "string" else 1] if kind.has_dictionary else None

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import pickle
 import random
 import threading
+import weakref
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import gpu_wcoj as gw
 from gpu_wcoj.data.column import Dictionary
 from gpu_wcoj.errors import TypeMismatchError, UnsupportedTypeError
 
@@ -230,3 +233,13 @@ def test_values_are_read_while_another_thread_adds_some_and_takes_some_back():
     assert wrong == []
     order = sorted(range(len(names)), key=names.value_of)
     assert names.rank()[order].tolist() == list(range(len(names)))
+
+
+def test_texts_of_a_dropped_program_are_freed():
+    program = gw.Program("h(x, n) :- r(x, n).")
+    program.step({"r": [("a text", 1)]})
+    assert program.snapshot("h").rows() == [("a text", 1)]
+    dictionaries = [weakref.ref(dictionary) for dictionary in program.dictionaries]
+    del program
+    gc.collect()
+    assert [dictionary() for dictionary in dictionaries] == [None, None]
