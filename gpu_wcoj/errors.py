@@ -827,7 +827,7 @@ def _fits(value: object, kind: Any) -> bool:
 
     Examples
     --------
-    >>> _fits({"a": 1}, Mapping[str, int]), _fits(["a", 1], Sequence[str] | None), _fits(None, int | str)
+    >>> _fits({"a": 1}, Mapping[str, int]), _fits(["a", 1], Iterable[str] | None), _fits(None, int | str)
     (True, False, False)
     """
     origin, parts = typing.get_origin(kind), typing.get_args(kind)
