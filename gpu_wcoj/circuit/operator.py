@@ -43,10 +43,14 @@ class ChangeCount(NamedTuple):
 
 def count_answer_rows(phases: Iterable[PhaseRows]) -> int:
     """Return the number of rows as an answer repeats them, deleted ones included."""
-    return sum(
-        len(phase) if isinstance(phase.weights, int) else int(abs(phase.weights.astype(np.float64)).sum())
-        for phase in phases  # as floats, since magnitudes and their sums may leave int64
-    )
+    return sum(len(phase) if isinstance(phase.weights, int) else _magnitude(phase.weights) for phase in phases)
+
+
+def _magnitude(weights: Int64Array) -> int:
+    """Return the sum of the magnitudes of weights, each of which may be 2^63."""
+    if float(abs(weights.astype(np.float64)).sum()) < 1 << 62:
+        return int(abs(weights).sum())
+    return sum(map(abs, weights.tolist()))
 
 
 def distinct_change(before: Int64Array, after: Int64Array) -> Int64Array:
