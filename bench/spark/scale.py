@@ -8,10 +8,10 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow.parquet as pq
 from cyclopts import App
@@ -29,7 +29,12 @@ from bench.spark.streaming import write_stream
 from gpu_wcoj import datasets
 
 RESULTS = Path(__file__).parents[1] / "results"
-GROUPED = f"SELECT x.src, count(*) AS n FROM {TRIANGLE.joins} GROUP BY x.src"
+Pattern = Literal["triangles", "triangles per vertex", "4-cliques"]
+PROGRAMS: dict[Pattern, str] = {
+    "triangles": TRIANGLE.program,
+    "triangles per vertex": f"SELECT x.src, count(*) AS n FROM {TRIANGLE.joins} GROUP BY x.src",
+    "4-cliques": CLIQUE.program,
+}
 TICKS = {"ticks of 1,000": (1000, 6), "ticks of 100,000": (100_000, 3)}
 """Rows and number of the ticks of a view; the first one warms up."""
 LOADED = 0.9
@@ -47,13 +52,14 @@ def main(
     master: str = "local[2]",
     cells: int = 2,
     rounds: int = 3,
-    cliques: bool = False,
-    views: bool = True,
+    counts: Sequence[Pattern] = ("triangles", "triangles per vertex"),
+    views: Sequence[Pattern] = ("triangles",),
+    threads: int | None = None,
     sql: bool = False,
     limit: float = 600.0,
     output: Path = RESULTS,
 ) -> None:
-    """Count patterns of an R-MAT graph and keep triangles up to date, in one engine and on cells.
+    """Count patterns of an R-MAT graph and keep patterns up to date, in one engine and on cells.
 
     Both run in alternating rounds, in new processes each; memory is that of the process and of all below it. A count is
     run twice in a process, and the second run is measured.
@@ -66,10 +72,10 @@ def main(
         Of Spark, such as ``local-cluster[2,1,6144]``.
     cells
         Cells of the layout hypercube.
-    cliques
-        Whether 4-cliques are counted, too.
-    views
-        Whether views are measured.
+    counts, views
+        Patterns that are counted, and those of views.
+    threads
+        Of one engine, by default one a core. A cell has one.
     sql
         Whether Spark SQL counts the triangles, once.
     limit
@@ -83,16 +89,20 @@ def main(
     with tempfile.TemporaryDirectory(prefix="gpu_wcoj-bench-") as place:
         rows = datasets.undirected(datasets.rmat(scale, edges or 16 << scale, 1))
         write_graph(rows, Path(place))
-        settings = {"folder": place, "master": master, "limit": limit, "cliques": cliques, "views": views}
+        settings = {"folder": place, "master": master, "limit": limit, "counts": counts, "views": views}
+        ways: dict[str, dict[str, Any]] = {
+            "one engine": {"threads": threads}, "cells": {"layout": "hypercube", "cells": cells},
+        }  # fmt: skip
         for i in range(rounds):
-            for how, chosen in (("one engine", None), ("cells", cells)):
-                got = run_apart({**settings, "cells": chosen, "sql": sql and i == 0 and chosen is None})
+            for how, options in ways.items():
+                got = run_apart({**settings, "options": options, "sql": sql and i == 0 and how == "one engine"})
                 found[how].append(got)
                 console.print(f"round {i + 1}, {how}: {json.dumps(got['seconds'])}")
     check_answers(found)
     print_table(console, found)
-    name = f"spark-scale{scale}-{master.split('[', maxsplit=1)[0]}"
-    about = {"scale": scale, "edges": len(rows), "master": master, "cells": cells}
+    names = (*counts, *(f"{name} view" for name in views))
+    name = f"spark-scale{scale}-{master.split('[', maxsplit=1)[0]}-{'-'.join(names).replace(' ', '-')}"
+    about = {"scale": scale, "edges": len(rows), "master": master, "cells": cells, "threads": threads}
     console.print(f"Written to {machine.store(output, name, described, about=about, rounds=found)}")
 
 
@@ -119,16 +129,12 @@ def measure(settings: str, /) -> None:
     chosen = json.loads(settings)
     conf = {**SESSION, "spark.master": chosen["master"]}
     spark = gws.local_session("bench", memory="6g", conf=conf)
-    layout = {} if chosen["cells"] is None else {"layout": "hypercube", "cells": chosen["cells"]}
+    options = chosen["options"]
     folder = Path(chosen["folder"])
     loaded = spark.read.parquet(str(folder / "loaded.parquet"))
-    programs = {"triangles": TRIANGLE.program, "triangles per vertex": GROUPED}
-    programs |= {"4-cliques": CLIQUE.program} if chosen["cliques"] else {}
-    runs: dict[str, Callable[[], Any]] = {
-        name: partial(count, spark, program, loaded, layout) for name, program in programs.items()
-    }
     got: dict[str, Metered] = {}
-    for name, run in runs.items():
+    for name in chosen["counts"]:
+        run = partial(count, spark, PROGRAMS[name], loaded, options)
         run()
         got[name] = metered(spark, run, chosen["limit"])
     if chosen["sql"]:
@@ -137,9 +143,11 @@ def measure(settings: str, /) -> None:
         got["Spark SQL, triangles"] = metered(spark, lambda: spark.sql(query).collect()[0]["n"], chosen["limit"])
     seconds = {name: one.seconds for name, one in got.items()}
     progress: dict[str, Any] = {}
-    for name in TICKS if chosen["views"] else ():
-        took, progress[name] = keep_up(spark, folder / name, loaded, layout)
-        seconds |= {f"{name}: {part}": value for part, value in took.items()}
+    for pattern in chosen["views"]:
+        for ticks in TICKS:
+            name = f"{pattern}, {ticks}"
+            took, progress[name] = keep_up(spark, PROGRAMS[pattern], folder / ticks, loaded, options)
+            seconds |= {f"{name}: {part}": value for part, value in took.items()}
     spark.stop()
     print(json.dumps({
         "answers": {name: one.result for name, one in got.items()},
@@ -150,24 +158,24 @@ def measure(settings: str, /) -> None:
     }))  # fmt: skip
 
 
-def count(spark: SparkSession, program: str, loaded: Any, layout: dict[str, Any]) -> int:
+def count(spark: SparkSession, program: str, loaded: Any, options: dict[str, Any]) -> int:
     """Return the number of rows of a program's answer."""
-    return gws.count(spark, program, {"edge": loaded}, **layout).popitem()[1]
+    return gws.count(spark, program, {"edge": loaded}, **options).popitem()[1]
 
 
 def keep_up(
-    spark: SparkSession, changes: Path, loaded: Any, layout: dict[str, Any]
+    spark: SparkSession, program: str, changes: Path, loaded: Any, options: dict[str, Any]
 ) -> tuple[dict[str, float], list[dict[str, Any]]]:
-    """Load a view of triangles and feed it a file a tick; return seconds, and the progress of each batch."""
+    """Load a view and feed it a file a tick; return seconds, and the progress of each batch."""
     stream = spark.readStream.schema("src bigint, dst bigint").option("maxFilesPerTrigger", 1).parquet(str(changes))
     batches: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory(prefix="gpu_wcoj-bench-") as place:
         view = gws.maintain(
             {"edge": [loaded, stream]},
-            TRIANGLE.program,
+            program,
             changes="append",
             checkpoint=Path(place) / "checkpoint",
-            **layout,
+            **options,
         )
         view.on_batch(batches.append)
         query = view.start("availableNow")
