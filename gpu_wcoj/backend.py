@@ -253,6 +253,13 @@ def compile_mode() -> CompileMode:
     raise UsageError.invalid_value(COMPILE_VARIABLE, value, "'background', 'never' or 'wait'")
 
 
+def has_compiled_kernels() -> bool:
+    """Return whether programs of this process may run on compiled kernels, and all of them are on disk."""
+    from cpu_fallback import compilation
+
+    return compile_mode() != "never" and _has_numba() and compilation.is_complete(compilation.cache_folder())
+
+
 @functools.cache
 def _has_numba() -> bool:
     try:
