@@ -21,8 +21,8 @@ class Metered:
     ----------
     result
         What came out; None if it was stopped.
-    seconds
-        Wall time.
+    seconds, processor_seconds
+        Wall time, and the processor time of all processes, which other work on the machine changes less.
     shuffle_bytes
         Written by all stages of its jobs.
     peak_bytes
@@ -31,6 +31,7 @@ class Metered:
 
     result: Any
     seconds: float
+    processor_seconds: float
     shuffle_bytes: int
     peak_bytes: int
 
@@ -52,6 +53,7 @@ def metered(spark: SparkSession, do: Callable[[], Any], limit: float) -> Metered
         context.cancelAllJobs()
 
     watcher, timer = threading.Thread(target=watch, daemon=True), threading.Timer(limit, stop)
+    used = processor_seconds()
     watcher.start()
     timer.start()
     start = time.perf_counter()
@@ -67,7 +69,7 @@ def metered(spark: SparkSession, do: Callable[[], Any], limit: float) -> Metered
         timer.cancel()
         is_over.set()
         watcher.join()
-    return Metered(result, seconds, _shuffled(context) - before, peak)
+    return Metered(result, seconds, processor_seconds() - used, _shuffled(context) - before, peak)
 
 
 def _shuffled(context: Any) -> int:

@@ -23,7 +23,7 @@ import gpu_wcoj.spark as gws
 from bench.engine import machine
 from bench.engine.graph import Edges
 from bench.spark import graphs
-from bench.spark.metered import Metered, metered
+from bench.spark.metered import Metered, metered, processor_seconds
 from bench.spark.queries import CLIQUE, TRIANGLE
 from bench.spark.streaming import write_stream
 from gpu_wcoj import datasets
@@ -97,7 +97,7 @@ def main(
             for how, options in ways.items():
                 got = run_apart({**settings, "options": options, "sql": sql and i == 0 and how == "one engine"})
                 found[how].append(got)
-                console.print(f"round {i + 1}, {how}: {json.dumps(got['seconds'])}")
+                console.print(f"round {i + 1}, {how}: {json.dumps([got['seconds'], got['processor_seconds']])}")
     check_answers(found)
     print_table(console, found)
     names = (*counts, *(f"{name} view" for name in views))
@@ -142,16 +142,20 @@ def measure(settings: str, /) -> None:
         query = f"SELECT count(*) AS n FROM {TRIANGLE.joins}"
         got["Spark SQL, triangles"] = metered(spark, lambda: spark.sql(query).collect()[0]["n"], chosen["limit"])
     seconds = {name: one.seconds for name, one in got.items()}
+    processor = {name: one.processor_seconds for name, one in got.items()}
     progress: dict[str, Any] = {}
     for pattern in chosen["views"]:
         for ticks in TICKS:
             name = f"{pattern}, {ticks}"
+            used = processor_seconds()
             took, progress[name] = keep_up(spark, PROGRAMS[pattern], folder / ticks, loaded, options)
+            processor[name] = processor_seconds() - used
             seconds |= {f"{name}: {part}": value for part, value in took.items()}
     spark.stop()
     print(json.dumps({
         "answers": {name: one.result for name, one in got.items()},
         "seconds": {name: round(value, 3) for name, value in seconds.items()},
+        "processor_seconds": {name: round(value, 3) for name, value in processor.items()},
         "shuffle_bytes": {name: one.shuffle_bytes for name, one in got.items()},
         "peak_bytes": {name: one.peak_bytes for name, one in got.items()},
         "progress": progress,
@@ -203,16 +207,17 @@ def print_table(console: Console, found: dict[str, list[dict[str, Any]]]) -> Non
     for column in ("", "one engine", "cells", "cells / one engine"):
         table.add_column(column, justify="right" if column else "left")
 
-    def add(name: str, unit: float, of: str) -> None:
+    def add(name: str, unit: float, of: str, label: str) -> None:
         one, cells = (median([run[of][name] for run in runs if name in run[of]]) for runs in found.values())
         ratio = "" if one is None or cells is None else f"{cells / one:.2f}"
         shown = ["" if value is None else f"{value / unit:.2f}" for value in (one, cells)]
-        table.add_row(f"{name}, {'GB' if of == 'peak_bytes' else 's'}", *shown, ratio)
+        table.add_row(f"{name}, {label}", *shown, ratio)
 
-    for name in found["one engine"][0]["seconds"]:
-        add(name, 1.0, "seconds")
-    for name in found["one engine"][0]["peak_bytes"]:
-        add(name, 1e9, "peak_bytes")
+    for of, label, unit in (
+        ("seconds", "s", 1.0), ("processor_seconds", "s of processors", 1.0), ("peak_bytes", "GB", 1e9),
+    ):  # fmt: skip
+        for name in found["one engine"][0][of]:
+            add(name, unit, of, label)
     console.print(table)
 
 
