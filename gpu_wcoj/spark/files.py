@@ -123,20 +123,21 @@ def as_task(function: Callable[[Iterable[Row]], Iterator[Result]]) -> Callable[[
 
     Before each task, PySpark lets all finders of modules read their folders anew. Those of Zip files read the whole
     list of PySpark's files, once for each of its packages, in Python 3.11. They are a cache, which forgets them here.
-    After each task, PySpark searches all objects for garbage, also the many of imported modules: none are left to it,
-    and Python's own searches find garbage during later tasks.
+    After each task, PySpark searches all objects for garbage, also the many of imported modules. Here only those that
+    the task has made are searched, and none are left to it. A task that drops older objects with much memory, such as
+    the program of a cell, calls ``gc.unfreeze()`` to have them searched, too.
 
     The JVM sends a task's rows once it has the acknowledgement of what it has sent before, which Linux delays by 40 ms.
     Nothing may have read a row before.
     """
 
     def run_task(rows: Iterable[Row]) -> Iterator[Result]:
-        gc.unfreeze()
         _acknowledge()
         for path, finder in list(sys.path_importer_cache.items()):
             if isinstance(finder, zipimport.zipimporter):
                 del sys.path_importer_cache[path]
         yield from function(rows)
+        gc.collect()
         gc.freeze()
 
     return run_task

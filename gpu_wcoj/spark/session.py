@@ -170,6 +170,9 @@ DEFAULTS = {
 }
 """Confs of a local session; `local_session` accepts other values in `conf`."""
 
+DAEMON: Final = "spark.python.daemon.module"
+"""The conf of the process that forks workers; see `gpu_wcoj.spark.daemon`."""
+
 _FILE_MANAGER: Final = "FileSystemBasedCheckpointFileManager"
 
 
@@ -234,11 +237,22 @@ def local_session(
     use_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # without it Spark takes the first python3 of PATH
     builder = SparkSession.builder
+    if os.environ["PYSPARK_PYTHON"] == sys.executable and _is_installed():
+        builder = builder.config(DAEMON, "gpu_wcoj.spark.daemon")
     for key, value in confs.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
     _require_same(session, confs)  # another thread may have started one
     return session
+
+
+def _is_installed() -> bool:
+    """Return whether workers find this package as an installed one; otherwise they may have it from Spark's files."""
+    try:
+        importlib.metadata.version("gpu_wcoj")
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return True
 
 
 def require_classic(what: SparkSession | DataFrame, doing: str) -> None:

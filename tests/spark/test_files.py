@@ -163,8 +163,8 @@ def test_spark_reads_the_files_of_a_plain_stream_that_this_process_cannot(spark:
     assert [report["numInputRows"] for report in view.query.recentProgress][:2] == [3, 3]
 
 
-def test_no_object_is_left_to_the_search_for_garbage_after_a_task() -> None:
-    """A later task can find what one has left, and files and sockets of the worker stay as they are."""
+def test_garbage_of_a_task_is_freed_and_no_object_is_left_to_a_later_search() -> None:
+    """Files and sockets of the worker stay as they are."""
 
     class Node:
         pass
@@ -175,6 +175,10 @@ def test_no_object_is_left_to_the_search_for_garbage_after_a_task() -> None:
             node.itself = node  # type: ignore[attr-defined]
             yield weakref.ref(node)
 
+    def drop(rows: Iterable[int]) -> Iterator[int]:
+        gc.unfreeze()
+        yield from rows
+
     with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as client:
         accepted, _ = server.accept()
         with accepted:
@@ -183,12 +187,17 @@ def test_no_object_is_left_to_the_search_for_garbage_after_a_task() -> None:
             task = as_task(make_garbage)
             try:
                 (garbage,) = task([1])
-                gc.collect()
-                assert gc.get_freeze_count()
-                assert garbage() is not None
-                assert next(task([1]), None) is not None
-                gc.collect()
                 assert garbage() is None
+                assert gc.get_freeze_count()
+                node = Node()
+                node.itself = node  # type: ignore[attr-defined]
+                older = weakref.ref(node)
+                assert list(as_task(iter)([1])) == [1]
+                del node
+                assert list(as_task(iter)([1])) == [1]
+                assert older() is not None  # an older object is not looked at, unless a task asks for it
+                assert list(as_task(drop)([1])) == [1]
+                assert older() is None
             finally:
                 gc.unfreeze()
             assert not n_files or len(os.listdir("/proc/self/fd")) <= n_files  # other threads close files

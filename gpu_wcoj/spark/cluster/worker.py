@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import gc
 import io
 import json
 import os
@@ -169,6 +170,8 @@ def acquire_state(root: str, stage: int, cell: int, entry: Entry | None, make: C
         program = state.program
         if catch_up(program.subject, state.stored, stored, folder, entry.file, spines):
             return CellState(program, stored, entry, images)
+    if state is not None:
+        gc.unfreeze()  # see `as_task`
     program = make()
     load(program.subject, stored, folder, entry.file, spines)
     return CellState(program, stored, entry, images)
@@ -194,6 +197,7 @@ def cache_state(root: str, stage: int, cell: int, state: CellState, bases: Entri
     _cache.move_to_end(root)
     while len(_cache) > MAX_CHECKPOINTS:
         _cache.popitem(last=False)
+        gc.unfreeze()  # see `as_task`
     old_states = [
         key
         for key, cached in states.items()
@@ -201,6 +205,7 @@ def cache_state(root: str, stage: int, cell: int, state: CellState, bases: Entri
     ]
     for key in old_states[:-MAX_OLD_STATES] if state.program.backend.device is None else old_states:
         del states[key]
+        gc.unfreeze()
     states[stage, cell] = state
     if state.images is not None and state.entry is not None:
         needed = [entry.file for entry in (bases.get((stage, cell)), state.entry) if entry is not None]
