@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import shutil
 import socket
 import stat
@@ -54,17 +55,24 @@ def force_names(path: Path) -> None:
             force(handle)
 
 
-def folder_path(path: object, name: str = "path") -> Path:
+_URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/+")
+
+
+def folder_path(
+    path: object, name: str = "path", remedy: str = "Name a folder, such as /data/folder, where the store is mounted."
+) -> Path:
     """Return the absolute path of a folder; a ``~`` at its start is the home folder.
 
     Raises
     ------
     UsageError
-        If the argument `name` is not a path.
+        If the argument `name` is not a path, or is the URL of a store, which is not a path of this machine.
     """
     text = os.fspath(path) if isinstance(path, (str, os.PathLike)) else None
     if not isinstance(text, str) or not text or "\0" in text:
         raise UsageError.invalid_value(name, path, "the path of a folder, as text or pathlib.Path")
+    if _URL.match(text):
+        raise UsageError.invalid_value(name, text, "a path of a local or mounted file system", remedy)
     return Path(os.path.expanduser(text)).absolute()
 
 

@@ -35,9 +35,9 @@ def raised_by(call: ast.stmt, names: dict[str, object], folder: Path) -> str:
     return "\n".join((MARK + line).rstrip() for line in text.split("\n"))
 
 
-def with_errors(path: Path, folder: Path) -> Iterator[tuple[str, str, str]]:
+def with_errors(path: Path, folder: Path, **names: object) -> Iterator[tuple[str, str, str]]:
     """Yield the text up to the end of each call, its error as written, and its error as raised; then the last text."""
-    text, names = path.read_text(), {"FOLDER": folder}
+    text, names = path.read_text(), {"FOLDER": folder, **names}
     lines, end = text.split("\n"), 0
     for statement in ast.parse(text).body:
         assert statement.end_lineno is not None
@@ -55,10 +55,18 @@ def with_errors(path: Path, folder: Path) -> Iterator[tuple[str, str, str]]:
 
 @pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem)
 def test_refusals(path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch):
+    compare(path, tmp_path_factory, monkeypatch)
+
+
+def compare(
+    path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch, **names: object
+) -> None:
+    """Compare the errors in a file with those that are raised, or write them; `names` are known to its calls."""
+
     def run() -> list[tuple[str, str, str]]:
         folder = tmp_path_factory.mktemp(path.stem)
         monkeypatch.chdir(folder)
-        return list(with_errors(path, folder))
+        return list(with_errors(path, folder, **names))
 
     parts = run()
     if "WRITE_GOLDEN" in os.environ:

@@ -57,7 +57,6 @@ if TYPE_CHECKING:
 LEASE = "lease"
 OURS = re.compile(r"(?:run|definition|manifest)-(\d{6})-(\d{8})\.(?:parquet|json|tmp)")
 """Files that are named by the fencing number of who wrote them, and counted."""
-_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/+")
 
 _ATTEMPTS = 10
 """Maximum attempts to read a version that a writer may remove meanwhile."""
@@ -131,18 +130,11 @@ def read_again(path: str | os.PathLike[str], read: Callable[[WatchedFolder, Mani
 
 
 def folder_at(path: str | os.PathLike[str] | Folder) -> Folder:
-    """Return the folder of a path."""
-    if isinstance(path, Folder):
-        return path
-    folder = folder_path(path)
-    text = os.fspath(path)
-    if _SCHEME.match(text):
-        raise UsageError(
-            f"the checkpoint '{text}' is not a path of a local or mounted file system.\n"
-            "  Stores that are named by a URL cannot create a file only if it is absent in the way that is needed "
-            "here; name a folder, as /data/checkpoint."
-        )
-    return OsFolder(folder)
+    """Return the folder of a path.
+
+    Stores that are named by a URL cannot create a file only if it is absent in the way that is needed here.
+    """
+    return path if isinstance(path, Folder) else OsFolder(folder_path(path))
 
 
 def read_all(folder: Folder, names: Sequence[str]) -> list[Manifest]:

@@ -398,9 +398,6 @@ def _name(batch: int) -> str:
 # Changes as Parquet files with unique names, forced to disk before the batch is committed.
 
 
-_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/+")
-
-
 class ToParquet:
     """A sink of Parquet files, which count once the checkpoint's manifest names them.
 
@@ -410,12 +407,8 @@ class ToParquet:
     is_listed = True
 
     def __init__(self, place: str, packing: Packing | None = None) -> None:
-        if _SCHEME.match(place):
-            raise UsageError.invalid_value(
-                "output", place, "a path of a local or mounted file system",
-                "Name one, or let Spark write there: format='delta', or another format of Spark.",
-            )  # fmt: skip
-        self._listing = Listing(Path(place).expanduser().absolute())
+        remedy = "Name one, or let Spark write there: format='delta', or another format of Spark."
+        self._listing = Listing(folder_path(place, "output", remedy))
         self._fence = 0
         self._packing = packing
 

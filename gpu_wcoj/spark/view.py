@@ -23,6 +23,7 @@ from weakref import WeakValueDictionary
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from gpu_wcoj.checkpoint import Checkpoint, CheckpointOptions, Manifest
+from gpu_wcoj.destination import folder_path
 from gpu_wcoj.engine.options import ProgramOptions
 from gpu_wcoj.errors import BatchMismatchError, CheckpointError, CheckpointMismatchError, GpuWcojError, UsageError
 from gpu_wcoj.explain.render import Format
@@ -251,7 +252,7 @@ class RunningView(SeveralAnswers):
         options
             See `gpu_wcoj.program.Program.restore`.
         """
-        return restore_program(Path(checkpoint) / ENGINE, ProgramOptions.for_restore(options))
+        return restore_program(folder_path(checkpoint, "checkpoint") / ENGINE, ProgramOptions.for_restore(options))
 
     def on_batch(self, told: Callable[[dict[str, Any]], object]) -> None:
         """Call a function with the `progress` of every batch that is committed or skipped."""
