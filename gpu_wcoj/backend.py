@@ -254,7 +254,7 @@ def compile_mode() -> CompileMode:
 
 
 def has_compiled_kernels() -> bool:
-    """Return whether programs of this process may run on compiled kernels, and all of them are on disk."""
+    """Return whether all compiled kernels are on disk, and may be used by this process."""
     from cpu_fallback import compilation
 
     return compile_mode() != "never" and _has_numba() and compilation.is_complete(compilation.cache_folder())

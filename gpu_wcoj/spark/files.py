@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-import gc
-import os
-import socket
-import stat
-import sys
-import zipimport
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlparse
 
 import pyarrow as pa
@@ -22,6 +14,7 @@ from pyspark.sql import DataFrame
 
 from gpu_wcoj.errors import UnsupportedTypeError
 from gpu_wcoj.spark.schema import arrow_schema, quoted
+from gpu_wcoj.spark.workers import as_task
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -114,45 +107,6 @@ def collect_table(df: DataFrame) -> tuple[pa.Table, bool]:
 
 MapFunction = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 """A function for ``mapInArrow``."""
-Row = TypeVar("Row")
-Result = TypeVar("Result")
-
-
-def as_task(function: Callable[[Iterable[Row]], Iterator[Result]]) -> Callable[[Iterable[Row]], Iterator[Result]]:
-    """Return a function over a task's rows that makes later tasks of its worker start sooner.
-
-    Before each task, PySpark lets all finders of modules read their folders anew. Those of Zip files read the whole
-    list of PySpark's files, once for each of its packages, in Python 3.11. They are a cache, which forgets them here.
-    After each task, PySpark searches all objects for garbage, also the many of imported modules. Here only those that
-    the task has made are searched, and none are left to it. A task that drops older objects with much memory, such as
-    the program of a cell, calls ``gc.unfreeze()`` to have them searched, too.
-
-    The JVM sends a task's rows once it has the acknowledgement of what it has sent before, which Linux delays by 40 ms.
-    Nothing may have read a row before.
-    """
-
-    def run_task(rows: Iterable[Row]) -> Iterator[Result]:
-        _acknowledge()
-        for path, finder in list(sys.path_importer_cache.items()):
-            if isinstance(finder, zipimport.zipimporter):
-                del sys.path_importer_cache[path]
-        yield from function(rows)
-        gc.collect()
-        gc.freeze()
-
-    return run_task
-
-
-def _acknowledge() -> None:
-    """Acknowledge what this process has received from its sockets, if that can be asked for."""
-    files = Path("/proc/self/fd")
-    if not hasattr(socket, "TCP_QUICKACK") or not files.exists():
-        return
-    for name in os.listdir(files):
-        with contextlib.suppress(OSError):  # a file that has been closed, or a socket that is not one of TCP
-            if stat.S_ISSOCK(os.fstat(int(name)).st_mode):
-                with socket.socket(fileno=os.dup(int(name))) as connection:
-                    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
 
 
 def map_rows(df: DataFrame, function: MapFunction, schema: StructType) -> DataFrame:

@@ -170,9 +170,6 @@ DEFAULTS = {
 }
 """Confs of a local session; `local_session` accepts other values in `conf`."""
 
-DAEMON: Final = "spark.python.daemon.module"
-"""The conf of the process that forks workers; see `gpu_wcoj.spark.daemon`."""
-
 _FILE_MANAGER: Final = "FileSystemBasedCheckpointFileManager"
 
 
@@ -238,7 +235,7 @@ def local_session(
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # without it Spark takes the first python3 of PATH
     builder = SparkSession.builder
     if os.environ["PYSPARK_PYTHON"] == sys.executable and _is_installed():
-        builder = builder.config(DAEMON, "gpu_wcoj.spark.daemon")
+        builder = builder.config("spark.python.daemon.module", "gpu_wcoj.spark.workers")
     for key, value in confs.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
@@ -247,7 +244,7 @@ def local_session(
 
 
 def _is_installed() -> bool:
-    """Return whether workers find this package as an installed one; otherwise they may have it from Spark's files."""
+    """Return whether this package is installed: workers may also have it from Spark's files."""
     try:
         importlib.metadata.version("gpu_wcoj")
     except importlib.metadata.PackageNotFoundError:

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import gc
-import os
 import random
-import socket
-import weakref
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,7 +16,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import functions as sf
 
 import gpu_wcoj.spark as gws
-from gpu_wcoj.spark.files import _pieces_of, as_task, map_rows, plain_stream
+from gpu_wcoj.spark.files import _pieces_of, map_rows, plain_stream
 from gpu_wcoj.spark.sources import HASH, Reading, Sources, digest_of, sources_of
 from tests.spark.file_streams import run, stream_of, write_stream
 
@@ -161,45 +157,3 @@ def test_spark_reads_the_files_of_a_plain_stream_that_this_process_cannot(spark:
         run(view)
     assert view.answers == {"r": 3}
     assert [report["numInputRows"] for report in view.query.recentProgress][:2] == [3, 3]
-
-
-def test_garbage_of_a_task_is_freed_and_no_object_is_left_to_a_later_search() -> None:
-    """Files and sockets of the worker stay as they are."""
-
-    class Node:
-        pass
-
-    def make_garbage(rows: Iterable[int]) -> Iterator[weakref.ref[Node]]:
-        for _ in rows:
-            node = Node()
-            node.itself = node  # type: ignore[attr-defined]
-            yield weakref.ref(node)
-
-    def drop(rows: Iterable[int]) -> Iterator[int]:
-        gc.unfreeze()
-        yield from rows
-
-    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as client:
-        accepted, _ = server.accept()
-        with accepted:
-            client.sendall(b"a")
-            n_files = len(os.listdir("/proc/self/fd")) if Path("/proc").exists() else 0
-            task = as_task(make_garbage)
-            try:
-                (garbage,) = task([1])
-                assert garbage() is None
-                assert gc.get_freeze_count()
-                node = Node()
-                node.itself = node  # type: ignore[attr-defined]
-                older = weakref.ref(node)
-                assert list(as_task(iter)([1])) == [1]
-                del node
-                assert list(as_task(iter)([1])) == [1]
-                assert older() is not None  # an older object is not looked at, unless a task asks for it
-                assert list(as_task(drop)([1])) == [1]
-                assert older() is None
-            finally:
-                gc.unfreeze()
-            assert not n_files or len(os.listdir("/proc/self/fd")) <= n_files  # other threads close files
-            accepted.sendall(b"b")
-            assert (accepted.recv(1), client.recv(1)) == (b"a", b"b")

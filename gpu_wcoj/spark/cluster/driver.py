@@ -69,11 +69,11 @@ from gpu_wcoj.spark.cluster.worker import (
     new_archive,
     write_archive,
 )
-from gpu_wcoj.spark.files import as_task
 from gpu_wcoj.spark.motifs import Packing
 from gpu_wcoj.spark.output import ToCallable, json_schema
 from gpu_wcoj.spark.schema import spark_schema
 from gpu_wcoj.spark.sources import WEIGHT
+from gpu_wcoj.spark.workers import as_task
 
 if TYPE_CHECKING:
     from pyspark import RDD

@@ -24,9 +24,10 @@ from gpu_wcoj.spark.cluster.layout import MAX_HEAVY_VARIABLES, CellLayout, Heavy
 from gpu_wcoj.spark.cluster.plan import CellPlan, Stage
 from gpu_wcoj.spark.cluster.read import as_set, cell_program
 from gpu_wcoj.spark.cluster.worker import Entry, cached_program
-from gpu_wcoj.spark.files import as_task, map_rows
+from gpu_wcoj.spark.files import map_rows
 from gpu_wcoj.spark.schema import arrow_schema, quoted
 from gpu_wcoj.spark.sources import WEIGHT
+from gpu_wcoj.spark.workers import as_task
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -1,15 +1,21 @@
-"""The process that forks workers: what it has imported, and that it can be left out."""
+"""Workers of PySpark: the process that forks them, and what their tasks leave."""
 
 from __future__ import annotations
 
+import gc
 import os
+import socket
 import subprocess
 import sys
+import weakref
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'gpu_wcoj[spark]'")
+
+from gpu_wcoj.spark.workers import as_task
 
 MODULES = """
 import sys
@@ -27,9 +33,9 @@ spark.stop()
 
 THREADS = """
 import os
-from gpu_wcoj.spark import daemon
+from gpu_wcoj.spark import workers
 before = set(os.listdir("/proc/self/task"))
-daemon.prepare()
+workers.prepare()
 print(before == set(os.listdir("/proc/self/task")))
 """
 
@@ -61,3 +67,45 @@ def test_another_python_has_its_own_daemon(tmp_path: Path) -> None:
 def test_it_starts_no_thread(mode: str) -> None:
     """Forked workers would lack it."""
     assert output_of(THREADS, GPU_WCOJ_COMPILE=mode).split() == ["True"]
+
+
+def test_garbage_of_a_task_is_freed_and_no_object_is_left_to_a_later_search() -> None:
+    """Files and sockets of the worker stay as they are."""
+
+    class Node:
+        pass
+
+    def make_garbage(rows: Iterable[int]) -> Iterator[weakref.ref[Node]]:
+        for _ in rows:
+            node = Node()
+            node.itself = node  # type: ignore[attr-defined]
+            yield weakref.ref(node)
+
+    def drop(rows: Iterable[int]) -> Iterator[int]:
+        gc.unfreeze()
+        yield from rows
+
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as client:
+        accepted, _ = server.accept()
+        with accepted:
+            client.sendall(b"a")
+            n_files = len(os.listdir("/proc/self/fd")) if Path("/proc").exists() else 0
+            task = as_task(make_garbage)
+            try:
+                (garbage,) = task([1])
+                assert garbage() is None
+                assert gc.get_freeze_count()
+                node = Node()
+                node.itself = node  # type: ignore[attr-defined]
+                older = weakref.ref(node)
+                assert list(as_task(iter)([1])) == [1]
+                del node
+                assert list(as_task(iter)([1])) == [1]
+                assert older() is not None  # an older object is not looked at, unless a task asks for it
+                assert list(as_task(drop)([1])) == [1]
+                assert older() is None
+            finally:
+                gc.unfreeze()
+            assert not n_files or len(os.listdir("/proc/self/fd")) <= n_files  # other threads close files
+            accepted.sendall(b"b")
+            assert (accepted.recv(1), client.recv(1)) == (b"a", b"b")
