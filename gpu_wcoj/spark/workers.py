@@ -1,4 +1,4 @@
-"""Workers of PySpark: the process that they are forked from, and what makes their tasks cheap.
+"""Workers of PySpark: the process that forks them, and what makes their tasks cheap.
 
 A worker takes 1.3 s of a core to import this package, its libraries and their machine code. Spark starts one for every
 core of an executor, and again after a minute without tasks. Where the conf ``spark.python.daemon.module`` names this
@@ -93,13 +93,11 @@ def prepare() -> None:
 
 def main() -> None:
     """Prepare, and fork workers as PySpark's own module does."""
-    from pyspark.daemon import manager
-
     with contextlib.redirect_stdout(sys.stderr), contextlib.suppress(Exception):  # Spark reads a port from stdout
         prepare()
     gc.collect()
     gc.freeze()
-    manager()
+    import_module("pyspark.daemon").manager()
 
 
 if __name__ == "__main__":
