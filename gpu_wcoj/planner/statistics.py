@@ -723,6 +723,10 @@ KEPT_ROWS = 1 << 11
 """Drawn rows that are kept as a sample for selections."""
 BLOCK_ROWS = 1 << 14
 """Rows that are hashed at a time, so that they stay in the processor's cache."""
+DENSE = 16
+"""Integers in the range of some values, per value, up to which an array over the range replaces their sort.
+
+From 2,048 to 16,384 values, it takes 0.15 to 0.5 of the time of the sort; with 32 integers a value up to 0.57."""
 NEWTON_STEPS = 6
 """Steps after which an estimated population size is exact to 1e-9."""
 
@@ -762,9 +766,9 @@ def sample_statistics(columns: Sequence[Int64Array], weights: Int64Array | None,
 def _exact(rows: Int64Array) -> Facts:
     """Return exact statistics of the rows, one array row a column."""
     width, n = rows.shape
-    numbered: dict[int, tuple[Int64Array, int]] = {}
+    numbered: dict[int, tuple[Int64Array, Int64Array]] = {}
 
-    def number_values(column: int) -> tuple[Int64Array, int]:
+    def number_values(column: int) -> tuple[Int64Array, Int64Array]:
         if column not in numbered:
             numbered[column] = _numbered(rows[column])
         return numbered[column]
@@ -773,14 +777,15 @@ def _exact(rows: Int64Array) -> Facts:
         if key[-1] >= width:
             return None
         if len(key) == 1:
-            return (float(number_values(key[0])[1]),)
-        (left_index, _), (place, n_values) = map(number_values, key)
-        cells = _cells(left_index, place, n_values)
-        degrees = [np.bincount(beside) for beside in np.divmod(cells, max(n_values, 1))]
+            return (float(len(number_values(key[0])[0])),)
+        (left_values, indices), (right_values, place) = map(number_values, key)
+        cells = _cells(indices, len(left_values), place, len(right_values))
+        degrees = [np.bincount(beside) for beside in np.divmod(cells, max(len(right_values), 1))]
         return float(len(cells)), *(float(one @ one) / max(len(cells), 1) for one in degrees)
 
     if width > 2:
-        n_rows = float(len(_cells(number_values(0)[0], *_numbered(_hashed(rows[1:])))))
+        (values, indices), (remaining, place) = number_values(0), _numbered(_hashed(rows[1:]))
+        n_rows = float(len(_cells(indices, len(values), place, len(remaining))))
     else:
         counts = count(tuple(range(width)))
         assert counts is not None
@@ -790,21 +795,49 @@ def _exact(rows: Int64Array) -> Facts:
     return Facts(n_rows, {tuple(range(width)): n_rows}, {}, rows, count=count)
 
 
-def _numbered(values: Int64Array) -> tuple[Int64Array, int]:
-    """Return each value's index among the distinct values, and their number."""
-    order = values.argsort()
-    ascending = values[order]
-    indices = np.zeros(len(values), np.int64)
-    numbers = (ascending[1:] != ascending[:-1]).cumsum()
-    indices[order[1:]] = numbers
-    return indices, int(numbers[-1]) + 1 if len(numbers) else len(values)
+def _numbered(values: Int64Array) -> tuple[Int64Array, Int64Array]:
+    """Return the distinct values, ascending, and each value's index among them."""
+    lowest, n_places = _range(values)
+    if n_places > DENSE * len(values):
+        order = values.argsort()
+        ascending = values[order]
+        mask, indices = _is_first(ascending), np.empty(len(values), np.int64)
+        indices[order] = mask.cumsum() - 1
+        return ascending[mask], indices
+    offsets = values - lowest
+    distinct = _distinct_below(n_places, offsets)
+    place = np.empty(n_places, np.uint16 if len(distinct) <= 1 << 16 else np.int64)  # few bytes stay in the cache
+    place[distinct] = np.arange(len(distinct))
+    return distinct + lowest, place[offsets].astype(np.int64)
 
 
-def _cells(indices: Int64Array, place: Int64Array, n_values: int) -> Int64Array:
-    """Return the distinct values of ``at * n_values + place``, ascending."""
+def _range(values: Int64Array) -> tuple[int, int]:
+    """Return the smallest value, and the number of integers from it to the largest."""
+    return (int(values.min()), int(values.max()) - int(values.min()) + 1) if len(values) else (0, 0)
+
+
+def _distinct_below(n_values: int, values: Int64Array) -> Int64Array:
+    """Return the distinct values among some from 0 to below `n_values`, ascending. O(n_values + values)."""
+    mask = np.zeros(n_values, np.bool_)
+    mask[values] = True
+    return np.flatnonzero(mask)
+
+
+def _cells(indices: Int64Array, n_keys: int, place: Int64Array, n_values: int) -> Int64Array:
+    """Return the distinct values of ``indices * n_values + place``, ascending.
+
+    Parameters
+    ----------
+    n_keys, n_values
+        Numbers of possible values of `indices` and of `place`.
+    """
     cells = indices * max(n_values, 1) + place
+    if n_keys * n_values <= DENSE * len(cells):
+        return _distinct_below(n_keys * n_values, cells)
+    if n_keys * n_values < 1 << 31:  # these are sorted in half the time
+        cells = cells.astype(np.int32)
     cells.sort()
-    return cells[_is_first(cells)]
+    return cells[_is_first(cells)].astype(np.int64)
 
 
 def _is_first(values: Int64Array) -> BoolArray:
@@ -874,9 +907,7 @@ class _Sampling:
     @cached_property
     def _positions(self) -> Int64Array:
         """Positions of the drawn rows, ascending."""
-        positions_drawn = np.random.default_rng(self.n_rows).integers(0, self.n_rows, DRAWN_ROWS)
-        positions_drawn.sort()
-        return positions_drawn[_is_first(positions_drawn)]
+        return _counted_values(np.random.default_rng(self.n_rows).integers(0, self.n_rows, DRAWN_ROWS))[0]
 
     @property
     def _one_of(self) -> float:
@@ -951,18 +982,23 @@ class _Sampling:
             matches = np.flatnonzero(frequent[places] == drawn[1::2])
             which = places[matches]
         at = backend.to_host(at)
-        keys, n_keys = _numbered(self._values(column, at))
+        values, keys = _numbered(self._values(column, at))
         _, times = _counted_values(drawn)
         n_pairs = len(drawn) * (len(drawn) - 1.0)
         agreeing = 1 + (self.n_rows - 1) * float((times * (times - 1.0)).sum()) / n_pairs
-        return _Part(at, n_keys, keys, frequent, (matches, which), agreeing)
+        return _Part(at, len(values), keys, frequent, (matches, which), agreeing)
 
 
 def _counted_values(values: Int64Array) -> tuple[Int64Array, Int64Array]:
     """Return the distinct values, ascending, and how often each occurs."""
-    ascending = np.sort(values)
-    starts = np.flatnonzero(_is_first(ascending))
-    return ascending[starts], np.diff(starts, append=len(ascending))
+    lowest, n_places = _range(values)
+    if n_places > DENSE * len(values):
+        ascending = np.sort(values)
+        starts = np.flatnonzero(_is_first(ascending))
+        return ascending[starts], np.diff(starts, append=len(ascending))
+    times = np.bincount(values - lowest)
+    offsets = np.flatnonzero(times)
+    return offsets + lowest, times[offsets]
 
 
 def _in_share(values: Int64Array, one_of: float, backend: Backend) -> Int64Array:
@@ -993,7 +1029,7 @@ def _beside(
     max_values
         Maximum number of distinct values of the other column.
     """
-    degrees = _degrees(part.keys, *_numbered(values), part.n_keys)
+    degrees = _degrees(part.keys, part.n_keys, values)
     total, squares = one_of * float(degrees.sum()), one_of * float((degrees**2).sum())
     if len(part.frequent):
         heavy, squared = _frequent_degrees(part, drawn, n, max_values)
@@ -1001,9 +1037,11 @@ def _beside(
     return total, squares
 
 
-def _degrees(indices: Int64Array, place: Int64Array, n_values: int, n_keys: int) -> _Floats:
+def _degrees(indices: Int64Array, n_keys: int, values: Int64Array) -> _Floats:
     """Return, per key, the number of distinct values beside it."""
-    return np.bincount(_cells(indices, place, n_values) // max(n_values, 1), minlength=n_keys).astype(np.float64)
+    distinct, place = _numbered(values)
+    cells = _cells(indices, n_keys, place, len(distinct))
+    return np.bincount(cells // max(len(distinct), 1), minlength=n_keys).astype(np.float64)
 
 
 def _hashed(rows: Int64Array) -> Int64Array:
@@ -1025,7 +1063,7 @@ def _frequent_degrees(part: _Part, values: Int64Array, n: float, max_values: flo
     """
     rows, value_index = part.drawn
     times = np.bincount(value_index, minlength=len(part.frequent)).astype(np.float64)
-    n_found = _degrees(value_index, *_numbered(values[1::2][rows]), len(part.frequent))
+    n_found = _degrees(value_index, len(part.frequent), values[1::2][rows])
     cells = np.clip(_drawn_from(n_found, times), 1.0, max(max_values, 1.0))
     scale = n / len(values[1::2])
     degrees: _Floats = -cells * np.expm1(-times * scale / cells)
