@@ -997,7 +997,7 @@ def _counted_values(values: Int64Array) -> tuple[Int64Array, Int64Array]:
         starts = np.flatnonzero(_is_first(ascending))
         return ascending[starts], np.diff(starts, append=len(ascending))
     times = np.bincount(values - lowest)
-    offsets = np.flatnonzero(times)
+    offsets = np.flatnonzero(times > 0)  # of a mask, since numpy looks at integers one by one
     return offsets + lowest, times[offsets]
 
 
