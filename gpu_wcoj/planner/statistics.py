@@ -817,7 +817,10 @@ def _range(values: Int64Array) -> tuple[int, int]:
 
 
 def _distinct_below(n_values: int, values: Int64Array) -> Int64Array:
-    """Return the distinct values among some from 0 to below `n_values`, ascending. O(n_values + values)."""
+    """Return the distinct values of some from 0 to below a number, ascending.
+
+    O(n_values + values).
+    """
     mask = np.zeros(n_values, np.bool_)
     mask[values] = True
     return np.flatnonzero(mask)

@@ -428,9 +428,31 @@ class UnsortedArrangement(Arrangement):
         """The rows of this tick, as they came."""
         return self._phases
 
+    @property
+    def is_indexed(self) -> bool:
+        """True if the rows have been looked up."""
+        return self._indexed is not None
+
     def receive_delta(self, phases: Sequence[PhaseRows]) -> None:
         """Take this tick's change."""
         self._phases, self._indexed = tuple(phases), None
+
+    def with_rows(self, phase: int, chosen: Int64Array) -> UnsortedArrangement:
+        """Return an arrangement of some of this tick's rows.
+
+        Parameters
+        ----------
+        chosen
+            Their positions in one phase, ascending.
+        """
+        rows, new = self._phases[phase], UnsortedArrangement(self.key, self.backend, self._weighted)
+        first = rows.columns[min(self.key.columns, default=0)][chosen]  # also stands for columns that the key lacks
+        columns = [column[chosen] if i in self.key.columns else first for i, column in enumerate(rows.columns)]
+        weights = rows.weights if isinstance(rows.weights, int) else rows.weights[chosen]
+        phases = list(self._phases)
+        phases[phase] = PhaseRows(columns, weights, rows.is_consolidated)
+        new.receive_delta(phases)
+        return new
 
     def starting_rows(self, phase: int) -> IndexedZSet | RowBatch | None:
         """Return this tick's rows of one phase, as they came if nothing has looked them up."""
