@@ -506,14 +506,14 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 @dataclass(frozen=True, eq=False)
-class _Filter:
+class ValueFilter:
     """A set of values, by one hash: values that are not in it may pass."""
 
     places: BoolArray
     shift: np.uint64
 
     @classmethod
-    def from_values(cls, values: Int64Array) -> _Filter:
+    def from_values(cls, values: Int64Array) -> ValueFilter:
         """Return the filter that lets some values pass. O(values)."""
         bits = min(MAX_FILTER_BITS, max(MIN_FILTER_BITS, len(values).bit_length() + FILTER_BITS))
         new = cls(np.zeros(1 << bits, np.bool_), np.uint64(64 - bits))
@@ -555,7 +555,7 @@ class _Atom:
         column = self.rows.columns[self.use.key.order[self.use.variables.index(variable)]]
         return column[part] if self.chosen is None else column[self.chosen[part]]
 
-    def narrow(self, filters: Mapping[str, _Filter]) -> None:
+    def narrow(self, filters: Mapping[str, ValueFilter]) -> None:
         """Leave out the rows whose values do not pass, unless most of a sample do."""
         tested = [name for name in self.use.variables if name in filters]
         sample = slice(None, None, max(1, len(self) // TESTED_SAMPLE_ROWS))
@@ -565,7 +565,7 @@ class _Atom:
         self.chosen = remaining if self.chosen is None else self.chosen[remaining]
         self.is_reduced = True
 
-    def _passing(self, filters: Mapping[str, _Filter], tested: Sequence[str], rows: slice) -> BoolArray:
+    def _passing(self, filters: Mapping[str, ValueFilter], tested: Sequence[str], rows: slice) -> BoolArray:
         mask = filters[tested[0]].passing(self.values(tested[0], rows))
         for name in tested[1:]:
             mask &= filters[name].passing(self.values(name, rows))
@@ -601,7 +601,7 @@ def _atoms(join: IncrementalGenericJoin, phase: int) -> list[_Atom] | None:
         if rows is None:
             return None  # the join is empty
         atoms.append(_Atom(use, rows, None))
-        if use is not path.seed and _is_unsorted(arrangement):
+        if use is not path.seed and (_is_unsorted(arrangement) or not join.execution.single_tick):
             indexed[use.key] = len(rows)
     cost_of_tests, cost_of_indices = TESTED_ROW * sum(map(len, atoms)), INDEXED_ROW * sum(indexed.values())
     if sum(indexed.values()) < MIN_INDEXED_ROWS or cost_of_tests > MAX_TEST_FRACTION * cost_of_indices:
@@ -614,18 +614,18 @@ def _atoms(join: IncrementalGenericJoin, phase: int) -> list[_Atom] | None:
 
 
 def _is_unsorted(arrangement: Arrangement) -> bool:
+    """Return whether an arrangement is indexed when its rows are first looked up."""
     return isinstance(arrangement, UnsortedArrangement) and not arrangement.is_indexed
 
 
 def _rows_of(arrangement: Arrangement, phase: int) -> PhaseRows | None:
     """Return the rows of one phase, one column a column of the relation; None if there are none."""
-    if isinstance(arrangement, UnsortedArrangement) and not arrangement.is_indexed:
-        return arrangement.phases[phase] if arrangement.starting_rows(phase) is not None else None
-    batch = arrangement.delta(phase)
-    if batch is None:
-        return None
+    batch = arrangement.starting_rows(phase)
+    if batch is None or isinstance(batch, RowBatch):
+        return None if batch is None else batch.rows
     level_of = {column: level for level, column in enumerate(arrangement.key.order)}
-    return PhaseRows([batch.matrix[level_of.get(column, 0)] for column in range(max(level_of, default=-1) + 1)], 1)
+    columns = [batch.matrix[level_of.get(column, 0)] for column in range(max(level_of, default=-1) + 1)]
+    return PhaseRows(columns, 1 if batch.weights is None else batch.weight_column(), is_consolidated=False)
 
 
 def _select_seeds(join: IncrementalGenericJoin, seeds: _Atom) -> None:
@@ -654,7 +654,7 @@ def _select_seeds(join: IncrementalGenericJoin, seeds: _Atom) -> None:
 
 def _reduce(atoms: Sequence[_Atom]) -> None:
     """Narrow the rows of each atom by those before it, from the smallest on."""
-    filters: dict[str, _Filter] = {}
+    filters: dict[str, ValueFilter] = {}
     waiting = list(atoms)
     while waiting:
         connected = [atom for atom in waiting if not filters.keys().isdisjoint(atom.use.variables)]
@@ -665,7 +665,7 @@ def _reduce(atoms: Sequence[_Atom]) -> None:
         left = {name for other in waiting for name in other.use.variables}
         for name in left.intersection(atom.use.variables):
             if name not in filters or atom.is_reduced:
-                filters[name] = _Filter.from_values(atom.values(name, slice(None)))
+                filters[name] = ValueFilter.from_values(atom.values(name, slice(None)))
 
 
 def _reduced_arrangements(
@@ -678,14 +678,18 @@ def _reduced_arrangements(
         for use in (*path.seeds, *path.other_atoms, *(check.use for check in path.absent)):
             reading.setdefault(use.key, set()).add(use.atom)
     for key, readers in reading.items():
-        arrangement = join.arrangements[key]
         reduced = [atom for atom in atoms if atom.use.key == key and atom.is_reduced]
-        if not isinstance(arrangement, UnsortedArrangement) or {atom.use.atom for atom in reduced} != readers:
+        # a load keeps its arrangements, which are indexed before; without some rows, they propose less
+        is_reducible = _is_unsorted(join.arrangements[key]) or (key.is_whole and not join.execution.single_tick)
+        if {atom.use.atom for atom in reduced} != readers or not is_reducible:
             continue
         parts = [atom.chosen for atom in reduced if atom.chosen is not None]
         chosen = parts[0] if len(parts) == 1 else np.unique(np.concatenate(parts))
-        if not arrangement.is_indexed and len(chosen) <= MAX_KEPT * len(reduced[0].rows):
-            yield key, arrangement.with_rows(phase, chosen)
+        if len(chosen) <= MAX_KEPT * len(reduced[0].rows):
+            arrangement = UnsortedArrangement(key, join.execution.backend, join.execution.weighted)
+            rows = reduced[0].rows.gather(chosen, key.columns)
+            arrangement.receive_delta([rows.gather(chosen[:0], key.columns)] * phase + [rows])
+            yield key, arrangement
 
 
 # A load: the change of a rule whose atoms were all empty, listed along the cheapest path.

@@ -837,13 +837,11 @@ def _cells(indices: Int64Array, n_keys: int, place: Int64Array, n_values: int) -
     cells = indices * max(n_values, 1) + place
     if n_keys * n_values <= DENSE * len(cells):
         return _distinct_below(n_keys * n_values, cells)
-    if n_keys * n_values < 1 << 31:  # these are sorted in half the time
-        cells = cells.astype(np.int32)
-    cells.sort()
-    return cells[_is_first(cells)].astype(np.int64)
+    ascending = np.sort(cells.astype(np.int32) if n_keys * n_values < 1 << 31 else cells)  # those in half the time
+    return ascending[_is_first(ascending)].astype(np.int64)
 
 
-def _is_first(values: Int64Array) -> BoolArray:
+def _is_first(values: npt.NDArray[np.signedinteger]) -> BoolArray:
     """Return the mask of the first of equal values in a sorted array."""
     mask = np.empty(len(values), np.bool_)
     mask[:1] = True

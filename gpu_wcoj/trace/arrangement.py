@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -142,6 +142,22 @@ class PhaseRows:
         column: Int64Array = xp.empty(len(self), np.int64)
         column.fill(self.weights)
         return column
+
+    def gather(self, chosen: Int64Array, read: Collection[int]) -> PhaseRows:
+        """Return the rows at some ascending positions.
+
+        Parameters
+        ----------
+        read
+            The columns that are read; another stands for each of the others.
+        """
+        place = min(read, default=0)
+        first = self.columns[place][chosen]
+        columns = [
+            column[chosen] if index in read and index != place else first for index, column in enumerate(self.columns)
+        ]
+        weights = self.weights if isinstance(self.weights, int) else self.weights[chosen]
+        return PhaseRows(columns, weights, self.is_consolidated)
 
     @cached_property
     def groups(self) -> dict[object, Any]:
@@ -436,23 +452,6 @@ class UnsortedArrangement(Arrangement):
     def receive_delta(self, phases: Sequence[PhaseRows]) -> None:
         """Take this tick's change."""
         self._phases, self._indexed = tuple(phases), None
-
-    def with_rows(self, phase: int, chosen: Int64Array) -> UnsortedArrangement:
-        """Return an arrangement of some of this tick's rows.
-
-        Parameters
-        ----------
-        chosen
-            Their positions in one phase, ascending.
-        """
-        rows, new = self._phases[phase], UnsortedArrangement(self.key, self.backend, self._weighted)
-        first = rows.columns[min(self.key.columns, default=0)][chosen]  # also stands for columns that the key lacks
-        columns = [column[chosen] if i in self.key.columns else first for i, column in enumerate(rows.columns)]
-        weights = rows.weights if isinstance(rows.weights, int) else rows.weights[chosen]
-        phases = list(self._phases)
-        phases[phase] = PhaseRows(columns, weights, rows.is_consolidated)
-        new.receive_delta(phases)
-        return new
 
     def starting_rows(self, phase: int) -> IndexedZSet | RowBatch | None:
         """Return this tick's rows of one phase, as they came if nothing has looked them up."""
