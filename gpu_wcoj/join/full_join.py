@@ -577,7 +577,8 @@ def _semi_joined(join: IncrementalGenericJoin, phase: int) -> IncrementalGeneric
 
     It is the join itself if most rows may match.
     """
-    atoms = _atoms(join, phase) if join.execution.uses("semi-joins") else None
+    execution = join.execution
+    atoms = _atoms(join, phase) if execution.single_tick and execution.uses("semi-joins") else None
     if atoms is None:
         return join
     _reduce(atoms)
@@ -601,7 +602,7 @@ def _atoms(join: IncrementalGenericJoin, phase: int) -> list[_Atom] | None:
         if rows is None:
             return None  # the join is empty
         atoms.append(_Atom(use, rows, None))
-        if use is not path.seed and (_is_unsorted(arrangement) or not join.execution.single_tick):
+        if use is not path.seed and _is_unsorted(arrangement):
             indexed[use.key] = len(rows)
     cost_of_tests, cost_of_indices = TESTED_ROW * sum(map(len, atoms)), INDEXED_ROW * sum(indexed.values())
     if sum(indexed.values()) < MIN_INDEXED_ROWS or cost_of_tests > MAX_TEST_FRACTION * cost_of_indices:
@@ -679,9 +680,7 @@ def _reduced_arrangements(
             reading.setdefault(use.key, set()).add(use.atom)
     for key, readers in reading.items():
         reduced = [atom for atom in atoms if atom.use.key == key and atom.is_reduced]
-        # a load keeps its arrangements, which are indexed before; without some rows, they propose less
-        is_reducible = _is_unsorted(join.arrangements[key]) or (key.is_whole and not join.execution.single_tick)
-        if {atom.use.atom for atom in reduced} != readers or not is_reducible:
+        if {atom.use.atom for atom in reduced} != readers or not _is_unsorted(join.arrangements[key]):
             continue
         parts = [atom.chosen for atom in reduced if atom.chosen is not None]
         chosen = parts[0] if len(parts) == 1 else np.unique(np.concatenate(parts))

@@ -6,11 +6,9 @@ import numpy as np
 import pytest
 
 import gpu_wcoj as gw
-from gpu_wcoj.engine.replicas import proposed_by
 from gpu_wcoj.errors import CalculationError
 from gpu_wcoj.join import full_join
 from gpu_wcoj.join.settings import tune
-from gpu_wcoj.planner import lower
 from gpu_wcoj.trace.arrangement import UnsortedArrangement
 from tests.join.test_loads import answer_once
 
@@ -85,33 +83,6 @@ def test_counts_and_groups_are_as_without_semi_joins(seed):
         found = {name: sorted(table.rows()) for name, table in answer.items()}
         assert expected in (None, found), f"seed {seed}"
         expected = found
-
-
-@pytest.mark.usefixtures("any_rows")
-@pytest.mark.parametrize("bag", [False, True])
-def test_loads_are_as_without_semi_joins_and_ticks_follow(bag, monkeypatch):
-    monkeypatch.setattr(lower, "MIN_PLANNED_ROWS", 1)
-    monkeypatch.setattr(full_join, "SMALL_LOAD_ROWS", 1)
-    for body in BODIES:
-        names = [name for name in "rst" if f"{name}(" in body]
-        for seed in range(3):
-            random = np.random.default_rng(seed)
-            rows = {name: random.integers(0, 12, (200, 2)) for name in names}
-            more = {name: random.integers(0, 12, (20, 2)) for name in names}
-            answers = []
-            for off in (frozenset(), frozenset({"semi-joins"})):
-                with tune(off=off):
-                    program = gw.Program(f"h(a, b) :- {body}.", backend="cpu", bag=bag, threads=1)
-                answers.append([program.step(change)["h"] for change in (rows, more)])
-            assert answers[0] == answers[1], f"seed {seed}: {body}"
-
-
-def test_a_load_proposes_as_little_as_a_query():
-    rows, text = chain(30_000), "h(a, d) :- r(a, b), s(b, c), t(c, d), d < 60."
-    _, work, _ = answer_once(text, rows)
-    program = gw.Program(text, backend="cpu", threads=1)
-    program.step(rows)
-    assert proposed_by(program.last_tick.work) <= 1.2 * work + 1_000
 
 
 def chain(n):
