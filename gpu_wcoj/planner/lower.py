@@ -16,6 +16,7 @@ from gpu_wcoj.circuit.head import AuxiliaryHead, Head, PositiveHead
 from gpu_wcoj.circuit.operator import RelationOperator
 from gpu_wcoj.circuit.recursion.plan import Best, LoopPlan, LoopRule
 from gpu_wcoj.circuit.recursion.relation import RankedIndex
+from gpu_wcoj.costs import SORTED_PREFIX, WRITTEN_PREFIX
 from gpu_wcoj.data.schema import DataType
 from gpu_wcoj.join.delta import CommonPrefixes, IncrementalGenericJoin
 from gpu_wcoj.join.plan import DeltaPath, DeltaQuery
@@ -354,6 +355,8 @@ def _cheapest_path(
     Paths without estimates are left out if others have some.
     """
     costs: dict[int, float] = {}
+    counted: dict[int, float] = {}
+    bound = 0.0
     for index, path in enumerate(query.paths):
         if path.is_negated or (any(expected) and not expected[index]):
             continue
@@ -361,11 +364,19 @@ def _cheapest_path(
         if None in rows.values():
             return len(query.paths) - 1
         n_indexed = sum(rows[key] or 0.0 for key in dict.fromkeys(path.keys))
+        n_seeds = rows[path.seed.key] or 0.0
         if expected[index]:
             proposed = sum(1.0 + level.proposed for level in expected[index])
+            bound = max(bound, n_seeds * expected[index][-1].rows)
+            if path.steps and path.steps[-1].variable not in query.head_variables:
+                counted[index] = n_seeds * expected[index][-2].rows
         else:
             proposed = 1.0 + len(path.steps) * assumed_share((*path.seed_conditions, *path.seed_checks))
-        costs[index] = cost_of_full_join(n_indexed, rows[path.seed.key] or 0.0, proposed)
+        costs[index] = cost_of_full_join(n_indexed, n_seeds, proposed)
+    # A last variable that the head does not read is counted, not listed. Else all paths list the same rows, whose
+    # number is mostly estimated too low.
+    for index in costs:
+        costs[index] += (WRITTEN_PREFIX + SORTED_PREFIX) * min(counted.get(index, bound), bound)
     return min(costs, key=costs.__getitem__)
 
 

@@ -231,3 +231,13 @@ def test_a_planned_path_that_meets_a_hub_is_given_up(bag, monkeypatch):
     answer, work, _ = answer_once(f"h(u, v) :- {body}.", hub_rows(), bag=bag)
     assert len(answer) == 0
     assert work < 600_000
+
+
+def test_a_load_counts_what_the_head_does_not_read():
+    """Its path binds such a variable last: it lists rows per edge, not per triangle."""
+    edges = gw.datasets.rmat(scale=14, edges=300_000, seed=3)
+    triangles = "FROM e x, e y, e z WHERE x.c1 = y.c0 AND y.c1 = z.c1 AND x.c0 = z.c0"
+    view = gw.view(f"SELECT x.c0, count(*) {triangles} GROUP BY x.c0", e=edges)
+    load = next(line.strip() for line in view.explain().splitlines() if line.strip().startswith("load: all of"))
+    assert "e(c0, " in load
+    assert [(sum(n for _, n in view.snapshot().rows()),)] == gw.query(f"SELECT count(*) {triangles}", e=edges).rows()
