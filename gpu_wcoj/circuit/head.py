@@ -51,7 +51,7 @@ from gpu_wcoj.join.relation import RelationIndex
 from gpu_wcoj.join.seeds import bind_seeds
 from gpu_wcoj.join.settings import Execution
 from gpu_wcoj.kernels.protocol import Int64Array
-from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey, PhaseRows
+from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey, PhaseRows, StateAsChange
 from gpu_wcoj.zset.arrays import BoolArray, exact_sum, joined_columns, numbers, positions, stacked
 from gpu_wcoj.zset.index import IndexedZSet
 
@@ -117,20 +117,9 @@ def recomputation_joins(
     for join in joins:
         for key in join.query.keys:
             if key not in changes:
-                changes[key] = as_change(join.arrangements[key], execution, after)
+                changes[key] = StateAsChange(join.arrangements[key], execution.weighted, after)
         rebuilt.append(IncrementalGenericJoin(join.query, changes, execution))
     return rebuilt
-
-
-def as_change(arrangement: Arrangement, execution: Execution, after: bool) -> Arrangement:
-    """Return an arrangement in which all rows, committed or after this tick, are pending."""
-    change = Arrangement(arrangement.key, execution.backend)
-    spine = arrangement.committed() if after else arrangement.spine
-    compact = spine.compact().batches
-    nothing = IndexedZSet.empty(len(arrangement.key.order), execution.backend)
-    batch = compact[0].lent() if compact else nothing
-    change.pending = (batch,) if execution.weighted else (nothing, batch)
-    return change
 
 
 CONSOLIDATE_ROWS = 1 << 22
@@ -450,7 +439,7 @@ class Head(RelationOperator):
             sink(piece)
         if self._may_list_again:
             size = self.recounting.size(Moment(len(self.execution.phases)))
-            self.costs.set_all_rows(self._cost + MERGED_ROW * (size + self._n_kept_rows), size)
+            self.costs.set_all_rows(self._cost + MERGED_ROW * (self._n_run_seeds + self._n_kept_rows), size)
         self._check_weight_bound()
         return ChangeCount(None, None, net), None
 
@@ -575,7 +564,7 @@ class Head(RelationOperator):
         size = self.recounting.size(Moment(len(self.execution.phases)))
         if all(join.is_empty for join in self.joins):
             result = follow()
-            self.costs.set_all_rows(self._cost + MERGED_ROW * (size + self._n_kept_rows), size)
+            self.costs.set_all_rows(self._cost + MERGED_ROW * (self._n_run_seeds + self._n_kept_rows), size)
             return result
         n_seeds = self.n_seeds
         is_given_up = self.costs.is_sampled(n_seeds, size) and not self._is_sampled_cheaper(n_seeds, size)
@@ -635,6 +624,11 @@ class Head(RelationOperator):
         return sum(join.cost for join in self.joins)
 
     @property
+    def _n_run_seeds(self) -> int:
+        """Number of rows that have started a path in this tick; batches of these are merged to list all rows."""
+        return sum(join.seeds for join in self.joins)
+
+    @property
     def _kept_rows(self) -> RelationIndex | None:
         """Rows before the tick, with their derivations."""
         return self.relation if self.derivations is None else self.derivations
@@ -680,7 +674,7 @@ class Head(RelationOperator):
         for join, sampled in zip(self.joins, joins, strict=True):
             join.finished += sampled.finished
             join.meters += sampled.meters
-        return (cost if self._kept_rows is not None else 2 * cost) + MERGED_ROW * (size + self._n_kept_rows)
+        return (cost if self._kept_rows is not None else 2 * cost) + MERGED_ROW * self._n_kept_rows
 
     def _over_all_rows(self) -> Head:
         """Return the head over all rows after this tick, made once a tick."""
@@ -698,7 +692,7 @@ class Head(RelationOperator):
         _NotComparedError
             If a weight may leave int64.
         """
-        kept, backend, cost = self._kept_rows, self.execution.backend, MERGED_ROW * (size + self._n_kept_rows)
+        kept, backend, cost = self._kept_rows, self.execution.backend, MERGED_ROW * self._n_kept_rows
         parts: list[_Weighted] = []
         joins: Sequence[IncrementalGenericJoin] = ()
         for after in (True,) if kept is not None else (False, True):
@@ -708,7 +702,7 @@ class Head(RelationOperator):
             try:
                 parts.append(head._list_within(max_cost, head._gather))
             finally:
-                cost += head._cost
+                cost += head._cost + MERGED_ROW * head._n_run_seeds
                 self.costs.set_all_rows(cost, size)
                 for join, listed in zip(self.joins, joins, strict=True):
                     join.finished += [(FULL_COUNT, work) for _, work in listed.finished]

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
 
-from gpu_wcoj.costs import MERGED_ROW
+from gpu_wcoj.costs import SEED
 from gpu_wcoj.join.delta import IncrementalGenericJoin, distinct_paths
 from gpu_wcoj.join.eliminate import AllowanceError, can_eliminate, with_weights
 from gpu_wcoj.join.full_join import (
@@ -493,8 +493,8 @@ class ListingCosts:
     def limit(self, n_seeds: int, size: int) -> float:
         """Return the cost at which listing a change is given up; 0 if it is not begun."""
         all_rows = self.expected(size)
-        if all_rows is None:  # it costs more than merging the atoms
-            return max(MIN_LIMIT, MERGED_ROW * size)
+        if all_rows is None:
+            return max(MIN_LIMIT, SEED * size)
         all_rows *= MIN_GAIN
         change = n_seeds * self.per_seed
         if change > max(MIN_LIMIT, all_rows):

@@ -237,7 +237,7 @@ class PathRunner:
     def is_live(self, path_index: int, phase: int) -> bool:
         """Return whether no factor of a path's term is empty, by the changes known so far."""
         way = self.bound_paths[path_index][0]
-        return way.seeds[0].starting_rows(phase) is not None and all(
+        return way.seeds[0].n_starting_rows(phase) > 0 and all(
             way.visible_batches(use, arrangement, phase) for use, arrangement in way.other_atoms
         )
 
@@ -247,12 +247,12 @@ class PathRunner:
 
     def bound_join(self, way: BoundPath, path_index: int, phase: int, variant: int = 0) -> GenericJoin | None:
         """Return the join over the other atoms of a bound path; see `generic_join`."""
-        delta = way.seeds[0].starting_rows(phase)
-        if delta is None:
+        if not way.seeds[0].n_starting_rows(phase):
             return None
         execution = self.execution
         batches = {}
-        bound = delta.largest_weight if execution.weighted and not way.path.is_negated else 1
+        is_weighted = execution.weighted and not way.path.is_negated
+        bound = way.seeds[0].largest_starting_weight(phase) if is_weighted else 1
         for use, arrangement in way.other_atoms:
             seen = way.visible_batches(use, arrangement, phase)
             if not seen:
@@ -299,8 +299,7 @@ class PathRunner:
 
     def n_seeds(self, path_index: int, phase: int) -> int:
         """Return the number of rows of the change that starts a path."""
-        rows = self.bound_paths[path_index][0].seeds[0].starting_rows(phase)
-        return 0 if rows is None else rows.n_rows
+        return self.bound_paths[path_index][0].seeds[0].n_starting_rows(phase)
 
     def seeds_of(
         self,

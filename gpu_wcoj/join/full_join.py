@@ -16,7 +16,7 @@ from operator import add
 
 import numpy as np
 
-from gpu_wcoj.costs import INDEXED_ROW, LOCATED_SEED, SEED, THREAD, WRITTEN_PREFIX
+from gpu_wcoj.costs import INDEXED_ROW, LOCATED_SEED, MERGED_ROW, SEED, THREAD, WRITTEN_PREFIX
 from gpu_wcoj.join.delta import IncrementalGenericJoin, Piece
 from gpu_wcoj.join.eliminate import (
     MIN_SAMPLE_SCALE,
@@ -860,15 +860,18 @@ def _race(
 def sampled_cost_of_load(join: IncrementalGenericJoin, phase: int, limit: float, expected: float) -> float:
     """Return the cost of listing a load along its cheapest path, by samples, in nanoseconds.
 
-    Infinite if it is more than `limit`. The join remembers the costs, for the load itself.
+    The batches of the rows that start it are merged for it. Infinite if it is more than `limit`. The join remembers the
+    costs, for the load itself.
     """
     load = _planned_load(join, phase)
     if load is not None:
         with _reported(join, load, FULL_COUNT):
-            return _sampled_cost(load, load, phase, SAMPLE_SIZES[0], False, limit)
+            cost = _sampled_cost(load, load, phase, SAMPLE_SIZES[0], False, limit)
+        return cost + MERGED_ROW * load.n_seeds(0, phase)
     numbers = [index for index, path in enumerate(join.query.paths) if not path.is_negated and path.seed.variables]
     join.sampled_costs = _race(join, numbers, phase, SAMPLE_SIZES[0], False, limit, expected)
-    return min(join.sampled_costs.values(), default=np.inf)
+    costs = (cost + MERGED_ROW * join.n_seeds(index, phase) for index, cost in join.sampled_costs.items())
+    return min(costs, default=np.inf)
 
 
 def sampled_cost_of_change(join: IncrementalGenericJoin, phase: int, limit: float) -> float:
@@ -911,9 +914,10 @@ def _sampled_cost(
     generic = single.bound_join(way, 0, phase)
     if generic is None:
         return 0.0
-    batch = way.seeds[0].starting_rows(phase)
+    batch = way.seeds[0].sampled_rows(phase)
     assert batch is not None
-    n_rows, n_draws = len(batch), _n_draws(len(batch), draws)
+    n_rows = way.seeds[0].n_starting_rows(phase)
+    n_draws = _n_draws(n_rows, draws)
     if isinstance(batch, RowBatch):  # in the order in which they came
         rows = batch.columns()
         n_rows = len(rows[0])

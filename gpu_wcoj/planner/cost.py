@@ -396,6 +396,8 @@ class Bracketing:
         Per step, the mask of the variables that it reads.
     distinct
         Map (mask, number of prefixes) to the number of distinct bindings of the mask's variables.
+    n_changes
+        Changed rows that share the start of a branch.
     extra
         Accumulated cost in nanoseconds of grouping and joining back.
 
@@ -413,6 +415,7 @@ class Bracketing:
     branches: Sequence[Branch]
     spoken: Sequence[int]
     distinct: Callable[[int, float], float]
+    n_changes: float = CHANGES
     extra: float = 0.0
     _alive: float = 0.0
     _begun: float = 0.0
@@ -432,7 +435,7 @@ class Bracketing:
                         seen |= bound_by_atom[atom_index]
                 if not self._waiting:
                     self._alive = rows
-                self.extra += self._alive * GROUPED_PREFIX + BRANCH_START / CHANGES
+                self.extra += self._alive * GROUPED_PREFIX + BRANCH_START / self.n_changes
                 self._begun = min(self._alive, self.distinct(seen, self._alive))
                 return self._begun
         return rows
@@ -483,7 +486,8 @@ class Estimator:
     head_variables
         The variables that the head keeps; None if it is all of them.
     n_seeds
-        Rows that the path starts from together, if that is known: their prefixes are grouped when they are counted.
+        Rows of a load that the path starts from together, None for changes: prefixes that are equal for the head and
+        the steps to come are merged.
 
     Examples
     --------
@@ -507,7 +511,7 @@ class Estimator:
     worked: SharedCosts
     sought: frozenset[str]
     head_variables: frozenset[str] | None = None
-    n_seeds: float = 1.0
+    n_seeds: float | None = None
     _spoken: int = field(init=False)
     _bindings: dict[int, float] = field(default_factory=dict, init=False)
     _levels: dict[tuple[int, str, int | None], tuple[float, float, float]] = field(init=False)
@@ -674,7 +678,7 @@ class Estimator:
             step.variable in self.head_variables for step in steps[:n_listed]
         )
         hanging_of = self._hanging(steps)
-        may_merge = self.head_variables is not None and self.n_seeds >= MIN_MERGED and not branches
+        may_merge = self.head_variables is not None and self.n_seeds is not None and not branches
         kept = self.bits.mask(self.head_variables or ()) if may_merge else 0
         if may_merge:
             listed, merged_cost = self._merged(listed, (hanging_of[0] | kept) & bound)
@@ -682,7 +686,7 @@ class Estimator:
         bracketed = None
         if branches:
             bracketed = Bracketing(
-                steps, branches, [self.bits.mask(step.read_variables) for step in steps], self._among
+                steps, branches, [self.bits.mask(step.read_variables) for step in steps], self._among, self._n_changes
             )
         for n_done, (step, hanging) in enumerate(zip(steps, hanging_of[1:], strict=True), 1):
             if listing * counting > max_product:
@@ -723,7 +727,7 @@ class Estimator:
             in_row = self._distinct(needed & ~seeded)
             counted = min(counted, in_row, self._distinct(needed) / CHANGES)
             if n_done >= n_listed:
-                listed = min(listed, in_row, self._distinct(needed) / self.n_seeds)
+                listed = min(listed, in_row, self._distinct(needed) / (self.n_seeds or 1.0))
             elif may_merge:
                 listed, merged_cost = self._merged(listed, needed | kept & bound)
                 listing += merged_cost
@@ -732,8 +736,10 @@ class Estimator:
 
     def _merged(self, rows: float, names: int) -> tuple[float, float]:
         """Return the prefixes per seed that differ in some variables, and the cost of merging."""
-        distinct = self._distinct(names) / self.n_seeds
-        return (distinct, rows * SORTED_PREFIX) if distinct < MAX_MERGED_FRACTION * rows else (rows, 0.0)
+        n_seeds = self.n_seeds or 1.0
+        distinct = self._distinct(names) / n_seeds
+        merges = rows * n_seeds >= MIN_MERGED and distinct < MAX_MERGED_FRACTION * rows
+        return (distinct, rows * SORTED_PREFIX) if merges else (rows, 0.0)
 
     def _n_listed(self, steps: Sequence[Step]) -> int:
         """Return the number of steps up to the last one that binds a variable which the head keeps."""
@@ -745,8 +751,14 @@ class Estimator:
     def _among(self, names: int, rows: float) -> float:
         """Return the expected distinct bindings among prefixes of one of several changed rows."""
         seeded, others = names & self.bits.seeded, names & ~self.bits.seeded
-        n_bindings = min(self._distinct(names), min(self._distinct(seeded), CHANGES) * self._distinct(others))
-        return n_bindings * -math.expm1(-rows * CHANGES / n_bindings) / CHANGES
+        n_changes = self._n_changes
+        n_bindings = min(self._distinct(names), min(self._distinct(seeded), n_changes) * self._distinct(others))
+        return n_bindings * -math.expm1(-rows * n_changes / n_bindings) / n_changes
+
+    @property
+    def _n_changes(self) -> float:
+        """Number of changed rows: the seeds of a load, else an assumed number."""
+        return CHANGES if self.n_seeds is None else self.n_seeds
 
     @property
     def min_cost(self) -> float:

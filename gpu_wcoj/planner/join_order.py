@@ -559,7 +559,7 @@ def make_bushy(draft: Draft) -> Draft:
         for path_index, (path, flat) in enumerate(zip(paths, foreseen, strict=True)):
             if flat is not None and not path.branches:
                 paths[path_index], foreseen[path_index], looked_at = _choose_branches(
-                    path, flat, rule_draft, setting.known
+                    path, flat, rule_draft, setting.known, setting.is_load
                 )
                 candidates += looked_at
         is_same = all(map(operator.is_, paths, rule_draft.paths))
@@ -568,7 +568,7 @@ def make_bushy(draft: Draft) -> Draft:
 
 
 def _choose_branches(
-    path: DeltaPath, flat: Foreseen, rule_draft: RuleDraft, catalog: CatalogReader
+    path: DeltaPath, flat: Foreseen, rule_draft: RuleDraft, catalog: CatalogReader, is_load: bool
 ) -> tuple[DeltaPath, Foreseen, int]:
     """Return the path with branches if they pay, its estimates, and the number of candidates."""
     kept_names = {term for term in rule_draft.normalised.head if isinstance(term, str)}
@@ -579,6 +579,8 @@ def _choose_branches(
     if not ways:
         return path, flat, 0
     estimator = Estimator.of_path(path, catalog, kept_names)
+    if is_load:
+        estimator.n_seeds = max(1.0, catalog.rows(path.seed.key.relation) or 1.0)
     later_steps = path.steps[len(first) :]
     costs = [estimator.over((*steps, *later_steps), branches) for steps, branches in ways]
     cheapest = min(costs, key=lambda way: way.listing)

@@ -239,6 +239,20 @@ class Arrangement:
         """Return this tick's rows of one phase, to start a path with; None if there are none."""
         return self.delta(phase)
 
+    def n_starting_rows(self, phase: int) -> int:
+        """Return the number of `starting_rows`."""
+        rows = self.starting_rows(phase)
+        return 0 if rows is None else rows.n_rows
+
+    def largest_starting_weight(self, phase: int) -> int:
+        """Return an upper bound of the weights of `starting_rows`."""
+        rows = self.starting_rows(phase)
+        return 1 if rows is None else rows.largest_weight
+
+    def sampled_rows(self, phase: int) -> IndexedZSet | RowBatch | None:
+        """Return `starting_rows`, or a part of them to draw a sample from."""
+        return self.starting_rows(phase)
+
     def rearranged(self, key: ArrangementKey, weighted: bool) -> UnsortedArrangement | None:
         """Return this tick's rows by another key of the relation, for the rest of the tick.
 
@@ -393,6 +407,60 @@ class RowBatch:
         """Largest weight of a row; 1 if there is none."""
         weights = self.rows.weights
         return 1 if isinstance(weights, int) or len(weights) == 0 else int(weights.max())
+
+
+class StateAsChange(Arrangement):
+    """The state of an arrangement as the only change of a tick from nothing.
+
+    Its batches are merged when a path starts with the rows; lookups read them as they are.
+
+    Parameters
+    ----------
+    after
+        Whether to use the state with this tick's change rather than the committed state.
+    weighted
+        Whether the tick has one phase, that of a bag; otherwise the rows are those of the second.
+    """
+
+    def __init__(self, source: Arrangement, weighted: bool, after: bool) -> None:
+        super().__init__(source.key, source.backend)
+        self._state = source.committed() if after else source.spine
+        self._phase = 0 if weighted else 1
+
+    @cached_property
+    def _compact(self) -> tuple[IndexedZSet, ...]:
+        batches = self._state.compact().batches
+        return (*[self._nothing] * self._phase, batches[0].lent() if batches else self._nothing)
+
+    @property
+    def pending(self) -> tuple[IndexedZSet, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The state in one batch; the first look merges it."""
+        return self._compact
+
+    @pending.setter
+    def pending(self, batches: tuple[IndexedZSet, ...]) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]
+        if batches:
+            raise AssertionError("the change is the state")
+
+    def n_starting_rows(self, phase: int) -> int:
+        """Return the number of rows, those that cancel included."""
+        return sum(map(len, self.after(phase))) if phase == self._phase else 0
+
+    def largest_starting_weight(self, phase: int) -> int:
+        """Return an upper bound of the weights."""
+        return sum(batch.largest_weight for batch in self.after(phase))
+
+    def sampled_rows(self, phase: int) -> IndexedZSet | RowBatch | None:
+        """Return the largest batch."""
+        return max(self.after(phase), key=len, default=None) if phase == self._phase else None
+
+    def before(self, phase: int) -> tuple[IndexedZSet, ...]:
+        """Return the batches of the state before this phase: none, or all."""
+        return self._state.batches if phase > self._phase else ()
+
+    def after(self, phase: int) -> tuple[IndexedZSet, ...]:
+        """Return the batches of the state after this phase: none, or all."""
+        return self.before(phase + 1)
 
 
 class UnsortedArrangement(Arrangement):

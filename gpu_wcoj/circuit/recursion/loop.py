@@ -10,7 +10,7 @@ from operator import methodcaller
 import numpy as np
 
 from gpu_wcoj.budget import reserve
-from gpu_wcoj.circuit.head import as_change, refuse_failure
+from gpu_wcoj.circuit.head import refuse_failure
 from gpu_wcoj.circuit.operator import ChangeCount, PieceSink, RelationOperator
 from gpu_wcoj.circuit.recursion.plan import DerivationQuery, LoopPlan, RuleJoin, derive
 from gpu_wcoj.circuit.recursion.relation import (
@@ -31,7 +31,7 @@ from gpu_wcoj.join.delta import IncrementalGenericJoin
 from gpu_wcoj.join.relation import RelationIndex
 from gpu_wcoj.join.settings import Execution
 from gpu_wcoj.kernels.protocol import PAUSED, WIDE, WRONG
-from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey, PhaseRows
+from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey, PhaseRows, StateAsChange
 from gpu_wcoj.trace.spine import Spine
 from gpu_wcoj.zset.index import IndexedZSet
 
@@ -396,7 +396,7 @@ class Loop:
 
     def _recompute(self) -> Entries:
         """Return the entries of a tick by evaluating the loop from the empty state."""
-        outside = {key: as_change(arrangement, self._set, after=True) for key, arrangement in self.outside.items()}
+        outside = {key: StateAsChange(outer, False, after=True) for key, outer in self.outside.items()}
         entries = self._run(SemiNaiveRun(self.plan, self.relations, outside, self._set))
         for name, index in self.relations.items():
             head_entries = entries.setdefault(name, {})
