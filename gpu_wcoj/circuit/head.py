@@ -118,7 +118,7 @@ def recomputation_joins(
         for key in join.query.keys:
             if key not in changes:
                 changes[key] = StateAsChange(join.arrangements[key], execution.weighted, after)
-        rebuilt.append(IncrementalGenericJoin(join.query, changes, execution))
+        rebuilt.append(IncrementalGenericJoin(join.query, changes, execution, load_cost=join.load_cost))
     return rebuilt
 
 

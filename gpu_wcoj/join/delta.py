@@ -671,8 +671,29 @@ DEVICE_SUMS_FROM = 1 << 14
 
 
 @dataclass(eq=False)
+class LoadCost:
+    """The cost of a join's last load along the path that was chosen before it.
+
+    Attributes
+    ----------
+    cost
+        In nanoseconds; None before the first load, infinite if that path was given up.
+    """
+
+    cost: float | None = None
+
+
+@dataclass(eq=False)
 class IncrementalGenericJoin(PathRunner):
-    """The change of a join, from arrangements and their pending changes."""
+    """The change of a join, from arrangements and their pending changes.
+
+    Attributes
+    ----------
+    load_cost
+        What is known of loads; joins of the same rows share it.
+    """
+
+    load_cost: LoadCost = field(default_factory=LoadCost)
 
     by_symmetry: bool = field(default=False, init=False)
     """True if this tick's change was counted along fewer paths, by symmetry."""

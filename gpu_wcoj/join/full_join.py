@@ -513,8 +513,27 @@ def list_change(join: IncrementalGenericJoin, phase: int) -> Iterator[Piece]:
     if limit is not None:
         yield from _list_single_tick(join, phase, limit)
         return
+    if _path_of_load(join, phase) is not None:
+        pieces = _list_as_before(join, phase, UNSAMPLED_COST)
+        if pieces is not None:
+            yield from pieces
+            return
     with _along_cheapest_path(join, phase, False, None, 0.0) as cheapest:
         yield from cheapest.join(phase)
+
+
+def _list_as_before(join: IncrementalGenericJoin, phase: int, max_cost: float) -> list[Piece] | None:
+    """Return the rows of a load along the path that was chosen before it; None if that costs too much.
+
+    A load costs up to `max_cost`, or not much more than the one before. If that was given up, it is not tried again.
+    """
+    known = join.load_cost.cost
+    if known == np.inf:
+        return None
+    before, limit = join.cost, max(max_cost, MAX_ERROR * (known or 0.0))
+    pieces = _list_within(join, phase, limit)
+    join.load_cost.cost = np.inf if pieces is None else join.cost - before
+    return pieces
 
 
 def _list_single_tick(join: IncrementalGenericJoin, phase: int, limit: float) -> Iterator[Piece]:
@@ -523,13 +542,16 @@ def _list_single_tick(join: IncrementalGenericJoin, phase: int, limit: float) ->
     What the planned path has cost is the only sure bound of its cost: samples may miss a hub. So it is given up again
     and again for a comparison with the others, at limits that grow.
     """
+    if join.load_cost.cost is not None and (pieces := _list_as_before(join, phase, 0.0)) is not None:
+        yield from pieces
+        return
     if join.n_seeds(0, phase) >= SAMPLED_ROWS and (
         _sampled_cost(join, join, phase, SAMPLE_SIZES[0], False, limit) >= limit
     ):
-        single, pieces = None, None
-        if join.execution.single_tick:  # changes that are listed again would pay for it each time
-            max_cost = max(BELIEVED_FACTOR * join.query.expected_cost, BEGUN_FRACTION * limit)
-            pieces = _list_within(join, phase, max_cost)
+        single = None
+        pieces = _list_as_before(
+            join, phase, max(BELIEVED_FACTOR * join.query.expected_cost, BEGUN_FRACTION * limit)
+        )
         if pieces is None:
             single, cost = _cheapest_alternative(join, phase, False, FIRST_BUDGET, limit)
             pieces = None if single is None else _list_within(join, phase, BEGUN_FRACTION * cost)
@@ -663,7 +685,7 @@ def _planned_load(join: IncrementalGenericJoin, phase: int) -> IncrementalGeneri
         if arrangement is None:
             return None
         arrangements[key] = arrangement
-    return IncrementalGenericJoin(query, arrangements, join.execution)
+    return IncrementalGenericJoin(query, arrangements, join.execution, load_cost=join.load_cost)
 
 
 def _cheapest_path_of_load(join: IncrementalGenericJoin, phase: int, counts: bool) -> int | None:
@@ -810,6 +832,11 @@ MAX_ERROR, BELIEVED_FACTOR, BEGUN_FRACTION = 8.0, 2.0, 0.25
 """Cost at which a planned path is given up. It is a factor of its limit; if a sample finds it dearer than that, the
 larger of a factor of the cost that the planner has expected and a fraction of the limit; and if samples then find
 another path cheaper, a fraction of the other's cost. A small sample does not see that many rows lead to one hub."""
+
+UNSAMPLED_COST = float(1 << 21)
+"""Cost in nanoseconds up to which a small load runs along the path that runs otherwise, without samples.
+
+Samples of all paths take as long."""
 
 MAX_GIVEN_UP = 1 << 28
 """Cost in nanoseconds up to which a path is given up: until then its rows are in memory."""

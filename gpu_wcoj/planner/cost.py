@@ -678,7 +678,8 @@ class Estimator:
             step.variable in self.head_variables for step in steps[:n_listed]
         )
         hanging_of = self._hanging(steps)
-        may_merge = self.head_variables is not None and self.n_seeds is not None and not branches
+        is_load = self.n_seeds is not None and bool(self.values)
+        may_merge = self.head_variables is not None and is_load and not branches
         kept = self.bits.mask(self.head_variables or ()) if may_merge else 0
         if may_merge:
             listed, merged_cost = self._merged(listed, (hanging_of[0] | kept) & bound)
