@@ -198,7 +198,9 @@ MAX_SAMPLED_VALUES = 4096
 """Values of a step that a sample looks at, approximately; the others are taken to cost as much each."""
 
 MAX_FORESEEN = 256
-"""Prefixes up to which the values that they propose are counted before they are read."""
+"""Prefixes of a sample up to which the values that they propose are counted before they are read.
+
+Of a limited join, more are looked at in pieces, each of as many prefixes at least."""
 
 
 @dataclass(eq=False)
@@ -216,6 +218,7 @@ class BudgetedJoin(MeasuredJoin):
 
     allowance: Allowance = field(default_factory=Allowance)
     is_sample: bool = False
+    _bounds: tuple[Prefixes, Int64Array] | None = field(default=None, init=False)
 
     def extend(self, prefixes: Prefixes, step: Step) -> Iterator[tuple[Int64Array, Prefixes]]:
         """See `GenericJoin.extend`."""
@@ -238,15 +241,36 @@ class BudgetedJoin(MeasuredJoin):
         super().begin_piece()
         self.allowance.check(self)
 
+    def end_of_piece(self, prefixes: Prefixes, step: Step, begin: int) -> int:
+        """Return the end of the next piece: what it looks at costs no more than is left of the limit, if it can.
+
+        A kernel goes on until it has written a piece, however many values it looks at in vain.
+        """
+        n, limit = len(prefixes), self.allowance.limit
+        if limit is None or self.is_sample or step.is_lookup or len(step.atoms) < 2 or n - begin <= MAX_FORESEEN:
+            return n
+        if self._bounds is None or self._bounds[0] is not prefixes:
+            self._bounds = prefixes, np.cumsum(self._widths(prefixes, step))
+        searched = CANDIDATE + SEARCH * (len(step.atoms) - 1)
+        left = max(0.0, limit - self.allowance.cost(self)) / searched
+        before = self._bounds[1][begin - 1] if begin else 0
+        return max(begin + MAX_FORESEEN, int(np.searchsorted(self._bounds[1], before + left, "right")))
+
     def _n_read(self, step: Step) -> int:
         """Return the values that a step has looked at."""
         return int(self.work_of(step)[[PROPOSALS, MARKS]].sum())
 
     def _n_proposed(self, prefixes: Prefixes, step: Step) -> int:
         """Return the values that the narrowest atoms propose."""
+        return int(self._widths(prefixes, step).sum())
+
+    def _widths(self, prefixes: Prefixes, step: Step) -> Int64Array:
+        """Return the values that the narrowest atom of each prefix proposes."""
         lower, upper, _ = find_bounds(step, prefixes.values, len(prefixes), self.backend)
-        widths = [self.widths(prefixes, atom, (lower, upper)) for atom in step.atoms]
-        return int(np.minimum.reduce(widths).sum())
+        widths: Int64Array = np.minimum.reduce([
+            self.widths(prefixes, atom, (lower, upper)) for atom in step.atoms
+        ])  # fmt: skip
+        return widths
 
     def _refuse_wide(self, prefixes: Prefixes, step: Step) -> None:
         """Raise `AllowanceError` if a sample's prefixes propose more values than the limit allows."""

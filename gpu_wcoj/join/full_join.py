@@ -548,10 +548,10 @@ def _list_single_tick(join: IncrementalGenericJoin, phase: int, limit: float) ->
     if join.n_seeds(0, phase) >= SAMPLED_ROWS and (
         _sampled_cost(join, join, phase, SAMPLE_SIZES[0], False, limit) >= limit
     ):
-        single = None
-        pieces = _list_as_before(
-            join, phase, max(BELIEVED_FACTOR * join.query.expected_cost, BEGUN_FRACTION * limit)
-        )
+        single, pieces = None, None
+        if not any(arrangement.is_state for arrangement in join.arrangements.values()):  # which is listed again
+            max_cost = max(BELIEVED_FACTOR * join.query.expected_cost, BEGUN_FRACTION * limit)
+            pieces = _list_as_before(join, phase, max_cost)
         if pieces is None:
             single, cost = _cheapest_alternative(join, phase, False, FIRST_BUDGET, limit)
             pieces = None if single is None else _list_within(join, phase, BEGUN_FRACTION * cost)
@@ -562,7 +562,7 @@ def _list_single_tick(join: IncrementalGenericJoin, phase: int, limit: float) ->
             with _reported(join, single, FULL_COUNT):
                 yield from single.join(phase)
             return
-    max_cost = MAX_ERROR * limit
+    max_cost, before = MAX_ERROR * limit, join.cost
     extrapolated = 0.0
     while (pieces := _list_within(join, phase, max_cost)) is None:
         extrapolated = extrapolated or _extrapolated_cost(join, phase, False, MAX_SURPRISE * limit)
@@ -572,6 +572,7 @@ def _list_single_tick(join: IncrementalGenericJoin, phase: int, limit: float) ->
             if cheapest is not join or max_cost > MAX_GIVEN_UP:
                 yield from cheapest.join(phase)
                 return
+    join.load_cost.cost = join.cost - before
     yield from pieces
 
 

@@ -551,7 +551,8 @@ class GenericJoin:
             self.begin_piece()
             if self.backend.device is None:
                 reserve(0, f"the join up to '{step.variable}'")
-                parent, piece = self._piece(prefixes, step, bounds, resume, n, capacity)
+                end = self.end_of_piece(prefixes, step, int(resume[0]))
+                parent, piece = self._piece(prefixes, step, bounds, resume, end, capacity)
             else:
                 parent, piece = self._piece_on_device(prefixes, step, bounds, resume, capacity)
             if len(parent) == 0:
@@ -568,6 +569,10 @@ class GenericJoin:
                     piece, rows = filter_piece(step.checks, piece, self)
                     parent = parent if rows is None else parent[rows]
             yield parent, piece
+
+    def end_of_piece(self, prefixes: Prefixes, step: Step, begin: int) -> int:  # noqa: ARG002  # for subclasses
+        """Return the end of the prefixes that the next piece of a step may look at."""
+        return len(prefixes)
 
     def begin_piece(self) -> None:
         """Raise if no further piece may be made."""

@@ -166,6 +166,9 @@ class Arrangement:
     state after the tick: lookups then search fewer batches, and the commit uses the result.
     """
 
+    is_state = False
+    """Whether the change is the state; see `StateAsChange`."""
+
     def __init__(
         self, key: ArrangementKey, backend: Backend, policy: MergePolicy | None = None, merges_early: bool = False
     ) -> None:
@@ -421,6 +424,8 @@ class StateAsChange(Arrangement):
     weighted
         Whether the tick has one phase, that of a bag; otherwise the rows are those of the second.
     """
+
+    is_state = True
 
     def __init__(self, source: Arrangement, weighted: bool, after: bool) -> None:
         super().__init__(source.key, source.backend)
