@@ -439,7 +439,7 @@ class Head(RelationOperator):
             sink(piece)
         if self._may_list_again:
             size = self.recounting.size(Moment(len(self.execution.phases)))
-            self.costs.set_all_rows(self._cost + MERGED_ROW * (self._n_run_seeds + self._n_kept_rows), size)
+            self.costs.set_all_rows(self._cost_of_all_rows, size)
         self._check_weight_bound()
         return ChangeCount(None, None, net), None
 
@@ -564,7 +564,7 @@ class Head(RelationOperator):
         size = self.recounting.size(Moment(len(self.execution.phases)))
         if all(join.is_empty for join in self.joins):
             result = follow()
-            self.costs.set_all_rows(self._cost + MERGED_ROW * (self._n_run_seeds + self._n_kept_rows), size)
+            self.costs.set_all_rows(self._cost_of_all_rows, size)
             return result
         n_seeds = self.n_seeds
         is_given_up = self.costs.is_sampled(n_seeds, size) and not self._is_sampled_cheaper(n_seeds, size)
@@ -585,7 +585,8 @@ class Head(RelationOperator):
                 return result
         if is_given_up:
             self.costs.set_given_up(n_seeds, size)
-        max_cost = max(MIN_LIMIT, MAX_OVERRUN * (self.costs.expected(size) or 0.0))
+        # What is expected is from a state whose hubs may have joined with nothing.
+        max_cost = max(MIN_LIMIT, MAX_OVERRUN * max(self.costs.expected(size) or 0.0, MERGED_ROW * size))
         while True:  # neither costs what was expected
             try:
                 change = self._compare(size, max_cost)
@@ -624,9 +625,13 @@ class Head(RelationOperator):
         return sum(join.cost for join in self.joins)
 
     @property
-    def _n_run_seeds(self) -> int:
-        """Number of rows that have started a path in this tick; batches of these are merged to list all rows."""
-        return sum(join.seeds for join in self.joins)
+    def _cost_of_all_rows(self) -> int:
+        """Cost of listing all rows again as in this tick.
+
+        Batches of the rows that start a path are merged for it, and paths that were given up are not tried again.
+        """
+        rows = sum(join.seeds for join in self.joins) + self._n_kept_rows
+        return self._cost + MERGED_ROW * rows - sum(join.given_up_cost for join in self.joins)
 
     @property
     def _kept_rows(self) -> RelationIndex | None:
@@ -702,7 +707,7 @@ class Head(RelationOperator):
             try:
                 parts.append(head._list_within(max_cost, head._gather))
             finally:
-                cost += head._cost + MERGED_ROW * head._n_run_seeds
+                cost += head._cost_of_all_rows
                 self.costs.set_all_rows(cost, size)
                 for join, listed in zip(self.joins, joins, strict=True):
                     join.finished += [(FULL_COUNT, work) for _, work in listed.finished]

@@ -143,6 +143,8 @@ class PathRunner:
         The paths that may continue from common prefixes, by path index; see `CommonPrefixes`.
     max_cost
         Cost of listing the change at which this is given up by an `AllowanceError`; None if it is not limited.
+    given_up_cost
+        Cost of paths of the last tick that were given up for others.
     """
 
     query: DeltaQuery
@@ -156,6 +158,7 @@ class PathRunner:
     meters: list[Meter] = field(default_factory=list)
     prefix_users: Mapping[int, PrefixUser] = field(default_factory=dict)
     max_cost: float | None = None
+    given_up_cost: int = 0
     _costed: tuple[int, int] = 0, 0
 
     def begin(self) -> None:
@@ -164,6 +167,7 @@ class PathRunner:
         if self.meters:
             self.meters = []
         self.seeds = 0
+        self.given_up_cost = 0
         self.weight_bound = 0
         self.magnitude = 0
         self._costed = 0, 0

@@ -202,6 +202,9 @@ MAX_FORESEEN = 256
 
 Of a limited join, more are looked at in pieces, each of as many prefixes at least."""
 
+MAX_CUTS = 4
+"""Pieces in which the prefixes of a step are looked at, at most, where the limit may be exceeded."""
+
 
 @dataclass(eq=False)
 class BudgetedJoin(MeasuredJoin):
@@ -254,7 +257,8 @@ class BudgetedJoin(MeasuredJoin):
         searched = CANDIDATE + SEARCH * (len(step.atoms) - 1)
         left = max(0.0, limit - self.allowance.cost(self)) / searched
         before = self._bounds[1][begin - 1] if begin else 0
-        return max(begin + MAX_FORESEEN, int(np.searchsorted(self._bounds[1], before + left, "right")))
+        fewest = max(MAX_FORESEEN, n // MAX_CUTS)  # rows of one hub are found again in every piece
+        return min(n, max(begin + fewest, int(np.searchsorted(self._bounds[1], before + left, "right"))))
 
     def _n_read(self, step: Step) -> int:
         """Return the values that a step has looked at."""

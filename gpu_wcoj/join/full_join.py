@@ -513,11 +513,6 @@ def list_change(join: IncrementalGenericJoin, phase: int) -> Iterator[Piece]:
     if limit is not None:
         yield from _list_single_tick(join, phase, limit)
         return
-    if _path_of_load(join, phase) is not None:
-        pieces = _list_as_before(join, phase, UNSAMPLED_COST)
-        if pieces is not None:
-            yield from pieces
-            return
     with _along_cheapest_path(join, phase, False, None, 0.0) as cheapest:
         yield from cheapest.join(phase)
 
@@ -530,9 +525,9 @@ def _list_as_before(join: IncrementalGenericJoin, phase: int, max_cost: float) -
     known = join.load_cost.cost
     if known == np.inf:
         return None
-    before, limit = join.cost, max(max_cost, MAX_ERROR * (known or 0.0))
+    before, limit = join.cost, max(max_cost, REPEATED_FACTOR * (known or 0.0))
     pieces = _list_within(join, phase, limit)
-    join.load_cost.cost = np.inf if pieces is None else join.cost - before
+    join.load_cost.cost = np.inf if pieces is None else join.cost - before or known
     return pieces
 
 
@@ -542,7 +537,7 @@ def _list_single_tick(join: IncrementalGenericJoin, phase: int, limit: float) ->
     What the planned path has cost is the only sure bound of its cost: samples may miss a hub. So it is given up again
     and again for a comparison with the others, at limits that grow.
     """
-    if join.load_cost.cost is not None and (pieces := _list_as_before(join, phase, 0.0)) is not None:
+    if join.load_cost.cost and (pieces := _list_as_before(join, phase, 0.0)) is not None:
         yield from pieces
         return
     if join.n_seeds(0, phase) >= SAMPLED_ROWS and (
@@ -572,7 +567,7 @@ def _list_single_tick(join: IncrementalGenericJoin, phase: int, limit: float) ->
             if cheapest is not join or max_cost > MAX_GIVEN_UP:
                 yield from cheapest.join(phase)
                 return
-    join.load_cost.cost = join.cost - before
+    join.load_cost.cost = join.cost - before or join.load_cost.cost  # a phase without changes tells nothing
     yield from pieces
 
 
@@ -633,6 +628,7 @@ def _reported(join: IncrementalGenericJoin, single: IncrementalGenericJoin, inde
             meter.path_index = index
         join.meters += single.meters
         join.seeds += single.seeds
+        join.given_up_cost += single.given_up_cost
         join.weight_bound = max(join.weight_bound, single.weight_bound)
         join.magnitude = max(join.magnitude, single.magnitude)
 
@@ -770,13 +766,15 @@ def _list_within(join: IncrementalGenericJoin, phase: int, max_cost: float) -> l
     What was listed is lost then.
     """
     before, outer = (join.seeds, join.magnitude, len(join.failed)), join.max_cost
-    limit = join.cost + max_cost
+    cost = join.cost
+    limit = cost + max_cost
     join.max_cost = limit if outer is None else min(limit, outer)
     try:
         return list(join.join(phase))
     except AllowanceError:
         if join.max_cost == outer:
             raise
+        join.given_up_cost += join.cost - cost
         join.seeds, join.magnitude, n_failed = before
         del join.failed[n_failed:]
         return None
@@ -834,10 +832,8 @@ MAX_ERROR, BELIEVED_FACTOR, BEGUN_FRACTION = 8.0, 2.0, 0.25
 larger of a factor of the cost that the planner has expected and a fraction of the limit; and if samples then find
 another path cheaper, a fraction of the other's cost. A small sample does not see that many rows lead to one hub."""
 
-UNSAMPLED_COST = float(1 << 21)
-"""Cost in nanoseconds up to which a small load runs along the path that runs otherwise, without samples.
-
-Samples of all paths take as long."""
+REPEATED_FACTOR = 4.0
+"""Factor of the cost of the last load at which the next one along the same path is given up."""
 
 MAX_GIVEN_UP = 1 << 28
 """Cost in nanoseconds up to which a path is given up: until then its rows are in memory."""
