@@ -245,7 +245,7 @@ class BudgetedJoin(MeasuredJoin):
         self.allowance.check(self)
 
     def end_of_piece(self, prefixes: Prefixes, step: Step, begin: int) -> int:
-        """Return the end of the next piece: what it looks at costs no more than is left of the limit, if it can.
+        """Return the end of the next piece, which should cost no more than is left of the limit.
 
         A kernel goes on until it has written a piece, however many values it looks at in vain.
         """

@@ -518,7 +518,7 @@ def list_change(join: IncrementalGenericJoin, phase: int) -> Iterator[Piece]:
 
 
 def _list_as_before(join: IncrementalGenericJoin, phase: int, max_cost: float) -> list[Piece] | None:
-    """Return the rows of a load along the path that was chosen before it; None if that costs too much.
+    """Return the rows of a load along the path chosen before it; None if that costs too much.
 
     A load costs up to `max_cost`, or not much more than the one before. If that was given up, it is not tried again.
     """

@@ -758,8 +758,8 @@ class Estimator:
 
     @property
     def _n_changes(self) -> float:
-        """Number of changed rows: the seeds of a load, else an assumed number."""
-        return CHANGES if self.n_seeds is None else self.n_seeds
+        """Assumed number of changed rows that share branches, at most the seeds of a load."""
+        return CHANGES if self.n_seeds is None else min(CHANGES, self.n_seeds)
 
     @property
     def min_cost(self) -> float:
