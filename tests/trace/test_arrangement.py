@@ -9,7 +9,7 @@ import pytest
 
 from gpu_wcoj.backend import select_backend
 from gpu_wcoj.join.relation import RelationIndex
-from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey, PhaseRows
+from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey, PhaseRows, StateAsChange
 from gpu_wcoj.trace.spine import MergePolicy
 from tests.trace.test_spine import POLICIES, arrays
 
@@ -173,6 +173,39 @@ class TestMergedEarly:
         early.discard()
         early.receive_delta([rows(np.empty((0, 2)), -1), rows(np.empty((0, 2)), 1)])
         assert early.after(1) == early.before(0)
+
+
+class TestStateAsChange:
+    """The state is the change of a tick from nothing, and is merged for a path that starts with it."""
+
+    @pytest.mark.parametrize("weighted", [False, True])
+    @pytest.mark.parametrize("after", [False, True])
+    def test_it_is_the_state_before_or_after_the_tick(self, arrangement, weighted, after):
+        state = StateAsChange(arrangement, weighted, after)
+        phase = 0 if weighted else 1
+        expected = content(arrangement.committed().batches if after else arrangement.before(0))
+        assert content(state.before(phase)) == {}
+        assert content(state.after(phase)) == expected
+        assert state.n_starting_rows(phase) >= len(expected)
+        assert state.largest_starting_weight(phase) >= 1
+        assert "_compact" not in vars(state)
+        assert content([state.starting_rows(phase)]) == expected
+        assert len(state.starting_rows(phase)) == len(expected)
+
+    def test_of_a_set_nothing_is_deleted(self, arrangement):
+        state = StateAsChange(arrangement, False, True)
+        assert (state.n_starting_rows(0), state.sampled_rows(0), state.starting_rows(0)) == (0, None, None)
+
+    def test_a_sample_reads_the_largest_batch(self, arrangement):
+        state = StateAsChange(arrangement, True, True)
+        assert len(state.sampled_rows(0)) == max(map(len, state.after(0)))
+        assert "_compact" not in vars(state)
+
+    def test_nothing(self):
+        state = StateAsChange(Arrangement(ArrangementKey("e", (0,)), CPU), False, False)
+        assert (state.after(1), state.n_starting_rows(1), state.sampled_rows(1), state.starting_rows(1)) == (
+            (), 0, None, None,
+        )  # fmt: skip
 
 
 class TestSelection:
