@@ -135,6 +135,7 @@ class TestWho:
         assert done.stdout == "False\n"
 
     def test_without_duckdb_the_refusal_says_how_to_get_it(self, monkeypatch):
+        gw.query("SELECT random() FROM e", e=EDGE)  # what DuckDB says of the function is remembered
         monkeypatch.setitem(sys.modules, "duckdb", None)
         says = r"RANDOM is not supported \(line 1(?s:.*)pip install 'gpu_wcoj\[sql\]'"
         with pytest.raises(UnsupportedError, match=says):
