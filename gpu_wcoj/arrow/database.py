@@ -139,7 +139,10 @@ class Database:
     """
 
     def __init__(self, settings: Settings) -> None:
-        folder = mkdtemp(prefix="gpu_wcoj-duckdb-")  # which no other user can read
+        try:
+            folder = mkdtemp(prefix="gpu_wcoj-duckdb-")  # which no other user can read
+        except OSError:  # no file system that can be written: DuckDB keeps all in memory
+            folder = ""
         self._remove_folder = weakref.finalize(self, _remove, folder, os.getpid())
         config: dict[str, Any] = {
             "integer_division": str(settings.divides_integers).lower(), "errors_as_json": "true",
@@ -252,7 +255,7 @@ class Database:
 
 def _remove(folder: str, process: int) -> None:
     """Remove a folder, unless this process is a child of the one that uses it."""
-    if os.getpid() == process:
+    if folder and os.getpid() == process:
         shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -68,3 +68,11 @@ def test_temporary_files_lie_in_a_folder_of_their_own_that_is_removed(tmp_path, 
         del database
         gc.collect()
         assert not list(tmp_path.iterdir())
+
+
+def test_without_a_folder_for_temporary_files_queries_run_in_memory(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
+    database = Database(Settings(memory=10**9))
+    assert database._connection.sql("SELECT current_setting('temp_directory'), 1").fetchall() == [("", 1)]
+    database.close()
+    assert numbered() == [(1, 2), (2, 2), (3, 1)]
