@@ -80,10 +80,10 @@ except RuntimeError as error:  # a user without a home folder
 serialize._numba_unpickle = functools.cache(serialize._numba_unpickle)
 
 _CURRENT = threading.local()
-"""The `_Errand` of the running thread, if it has one."""
+"""The `_ThreadCall` of the running thread, if it has one."""
 
 
-class _Errand:
+class _ThreadCall:
     """A call that another thread makes while the main thread waits."""
 
     def __init__(self, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
@@ -97,9 +97,9 @@ class _Errand:
 
     def run(self) -> None:
         """Make the call, unless the main thread was interrupted before."""
-        if self._owner.setdefault("owner", "errand") != "errand":
+        if self._owner.setdefault("owner", "thread") != "thread":
             return
-        _CURRENT.errand = self
+        _CURRENT.call = self
         try:
             self._outcome.append((self._function(*self._args), None))
         except BaseException as error:
@@ -109,7 +109,8 @@ class _Errand:
     def result(self) -> Any:
         """Start the thread, wait for it, and return or raise what the call did.
 
-        An exception of a signal's handler, raised meanwhile, comes first.
+        An exception of a signal's handler, raised meanwhile, comes first. If the system has no room for a thread, the
+        main thread makes the call.
         """
         is_started = False
         while not self._outcome:
@@ -119,10 +120,13 @@ class _Errand:
                     _thread.start_new_thread(self.run, ())
                 self._end.acquire()
             except BaseException as error:
-                self.interrupt = error
                 # A handler may raise before or after the start. The first of the two threads to ask decides.
-                if self._owner.setdefault("owner", "main") == "main":
+                is_mine = self._owner.setdefault("owner", "main") == "main"
+                if is_mine and isinstance(error, RuntimeError) and not _is_of_handler(error):
+                    return self._function(*self._args)
+                if is_mine:
                     raise
+                self.interrupt = error
         result, failure = self._outcome.pop()
         if self.interrupt is not None:
             raise self.interrupt
@@ -131,17 +135,22 @@ class _Errand:
         return result
 
 
+def _is_of_handler(error: BaseException) -> bool:
+    """Return whether a called function in Python has raised an error, as a handler does."""
+    return error.__traceback__ is not None and error.__traceback__.tb_next is not None
+
+
 def call_uninterrupted(function: Callable[..., Any], *args: Any) -> Any:
     """Call a function; what a signal's handler raises meanwhile is raised when it has returned."""
     if threading.get_ident() != threading.main_thread().ident:  # handlers run in the main thread only
         return function(*args)
-    return _Errand(function, args).result()
+    return _ThreadCall(function, args).result()
 
 
 def pending_interrupt() -> BaseException | None:
     """Return the interrupt that waits for the running call, which may raise it to end early."""
-    errand: _Errand | None = getattr(_CURRENT, "errand", None)
-    return None if errand is None else errand.interrupt
+    call: _ThreadCall | None = getattr(_CURRENT, "call", None)
+    return None if call is None else call.interrupt
 
 
 class Locator:

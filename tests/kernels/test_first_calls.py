@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import signal
 import threading
 import time
@@ -86,6 +87,27 @@ def test_an_interrupt_at_any_moment_leaves_no_running_call(alarm):
         alarm(0)
         assert events == seen
     assert n_interrupted
+
+
+def test_without_room_for_a_thread_the_main_thread_makes_the_call():
+    before = threading.stack_size(1 << 46)  # more than there are addresses
+    try:
+        assert call_uninterrupted(threading.get_ident) == threading.get_ident()
+    finally:
+        threading.stack_size(before)
+
+
+def test_an_error_of_a_handler_before_the_thread_starts_is_raised(monkeypatch):
+    """It is not taken for the system's refusal of a thread, which has the same type."""
+    called = []
+
+    def raise_error(*_):
+        raise RuntimeError("of a handler")
+
+    monkeypatch.setattr(_thread, "start_new_thread", raise_error)
+    with pytest.raises(RuntimeError, match="of a handler"):
+        call_uninterrupted(called.append, 1)
+    assert not called
 
 
 def test_other_threads_make_the_call_themselves():
