@@ -569,9 +569,7 @@ def index_rows(columns: Sequence[Int64Array]) -> Levels | None:
     packed = layout(ranges)
     if packed is None:
         return None
-    keys = np.empty(len(columns[0]), np.int64)
-    for index, (column, (minimum, _), bits) in enumerate(zip(columns, ranges, packed[0], strict=True)):
-        add_column(keys, address_of(column), 8, minimum, bits, index == 0)
+    keys = _packed_keys(columns, [minimum for minimum, _ in ranges], packed[0])
     if not ascends(keys):
         keys = sort_keys(keys, 0, sum(packed[0]))
         keys = keys[: drop_repeats(keys)]
