@@ -19,6 +19,7 @@ from gpu_wcoj.checkpoint.folder import Folder, WatchedFolder, write_whole
 from gpu_wcoj.checkpoint.manifest import read_file
 from gpu_wcoj.checkpoint.state import Run, read_rows, read_values, write_rows, write_values
 from gpu_wcoj.data.column import Dictionary
+from gpu_wcoj.datoms.pull import pull
 from gpu_wcoj.datoms.schema import Attribute, Texts, attribute_name, code_of, read_forms, read_schema, read_schema_text
 from gpu_wcoj.datoms.store import Bulk, Delta, Pairs, Report, Store
 from gpu_wcoj.datoms.subscription import BoundQuery, Follower, Subscription
@@ -35,13 +36,15 @@ from gpu_wcoj.errors import (
     nearest,
 )
 from gpu_wcoj.locks import NotCopied, StateLock
+from gpu_wcoj.query.edn.pull import parse_pattern
 
 T = TypeVar("T")
 
 _CURRENT = "It stores the current datoms only: copy it with checkpoint and restore, or keep the reports of transact."
 _ELSEWHERE = {
     **dict.fromkeys(("as_of", "since", "history", "tx_range", "log"), _CURRENT),
-    **dict.fromkeys(("pull", "pull_many", "touch"), "Call entity(id), or name the attributes in a query."),
+    "pull_many": "Call pull(pattern, entity) for each, or write (pull ?e [...]) in the :find of a query.",
+    "touch": "Call entity(id).",
     **dict.fromkeys(("q", "find"), "Call query(text)."),
     "entid": "Call entity([attribute, value]), which has ':db/id'.",
     **dict.fromkeys(("with_", "db_with"), "Call transact on a copy, which checkpoint and restore make."),
@@ -260,6 +263,7 @@ class Database(NotCopied):
         follower = self._followers.get(key) if key is not None else None
         if follower is None:
             follower = Follower(BoundQuery(self, query, inputs), options)
+            follower.refuse_pulls()
             first = follower.first
             if key is not None:
                 self._followers[key] = follower
@@ -346,6 +350,42 @@ class Database(NotCopied):
             return found
 
         return self._run_exclusively("reading an entity", read)
+
+    def pull(self, pattern: Any, entity: Any) -> dict[Any, Any] | None:
+        r"""Return attributes of an entity, and of entities behind them, as nested maps.
+
+        Parameters
+        ----------
+        pattern
+            EDN text, or the same as Python data: a vector of attributes, ``*``, reversed attributes (``:to/_x``) and
+            maps from an attribute to the pattern of the entities that it refers to, to a number of levels, or to
+            ``...``. An attribute with the options ``:as``, ``:limit`` and ``:default`` is a vector, as
+            ``[:name :as "n"]``.
+        entity
+            An id or a lookup reference ``[a, v]``.
+
+        Returns
+        -------
+        dict or None
+            References are maps with ``:db/id``, or with what the pattern reads of them; attributes with several values
+            have a list of all of them. None if the entity has nothing of the pattern.
+
+        Raises
+        ------
+        EdnSyntaxError, UnsupportedError
+            If the pattern is invalid.
+
+        Examples
+        --------
+        >>> db = Database(schema={":to": {":db/valueType": ":db.type/ref", ":db/cardinality": ":db.cardinality/many"}})
+        >>> report = db.transact([{":db/id": 1, ":name": "Ann", ":to": [{":db/id": 2, ":name": "Bob"}]}])
+        >>> db.pull("[:name {:to [:name]}]", 1)
+        {':name': 'Ann', ':to': [{':name': 'Bob'}]}
+        >>> db.query("[:find (pull ?e [:name {:_to [:db/id]}]) . :where [?e :name \"Bob\"]]")
+        {':name': 'Bob', ':_to': [{':db/id': 1}]}
+        """
+        read = parse_pattern(pattern)
+        return self._run_exclusively("pulling", lambda: pull(self.store, read, self._entity_id(entity)))
 
     if not TYPE_CHECKING:  # a type checker shall report such names
 

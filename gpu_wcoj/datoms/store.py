@@ -235,14 +235,21 @@ class Store:
         for one in sorted(self.typed(), key=lambda one: one.name):
             if attribute not in (None, one.name) or one.type is None:
                 continue
-            if entity is None:
-                entities, codes = self.pairs(one.name).columns()
-            else:
-                codes = np.array(self.values(entity, one.name), np.int64)
-                entities = np.full(len(codes), entity, np.int64)
+            if entity is not None:
+                rows += [(entity, one.name, value) for value in self.sorted_values(entity, one)]
+                continue
+            entities, codes = self.pairs(one.name).columns()
             values = self.texts.values(one.type, codes)
             rows += sorted(((e, one.name, v) for e, v in zip(entities.tolist(), values, strict=True)), key=_by_value)
         return rows
+
+    def sorted_values(self, entity: int, attribute: Attribute) -> list[Any]:
+        """Return the values of an attribute of an entity in their order."""
+        codes = self.values(entity, attribute.name)
+        if not codes or attribute.type is None:
+            return []
+        values = list(self.texts.values(attribute.type, np.array(codes, np.int64)))
+        return sorted(values, key=lambda value: _by_value((entity, attribute.name, value)))
 
     def entities(self, attribute: str, code: int) -> list[int]:
         """Return the entities that have a value; builds the order by value on first use."""

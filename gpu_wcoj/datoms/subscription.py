@@ -12,11 +12,12 @@ from typing import Any, Protocol
 import numpy as np
 
 from gpu_wcoj.data.column import Int64Array
+from gpu_wcoj.datoms.pull import pull
 from gpu_wcoj.datoms.schema import TYPES, Attribute, Keyword
 from gpu_wcoj.datoms.store import Delta, Store, datoms_as_zset
 from gpu_wcoj.engine.options import ProgramOptions
 from gpu_wcoj.engine.state import Mark
-from gpu_wcoj.errors import UnknownAttributeWarning, UsageError, callers_level, entry_point
+from gpu_wcoj.errors import UnknownAttributeWarning, UnsupportedError, UsageError, callers_level, entry_point
 from gpu_wcoj.maintained import ProgramAnswers
 from gpu_wcoj.program import Program
 from gpu_wcoj.query import edn
@@ -106,6 +107,8 @@ class CompiledQuery:
         True if an attribute is a variable.
     constants
         Inputs that do not change.
+    sources
+        The databases by the identities of their sources in the query.
     """
 
     query: Query
@@ -113,6 +116,7 @@ class CompiledQuery:
     missing: frozenset[str]
     is_open: bool
     constants: Mapping[str, Any]
+    sources: Mapping[int, Source]
 
     def present(self) -> dict[str, Any]:
         """Return the present rows of every input."""
@@ -190,7 +194,9 @@ class BoundQuery:
         feeds = {name: Feed(*feeds_of[name], read.attributes) for name, read in query.reads.items() if name in feeds_of}
         tables = {f"relation{position + 1}": table for position, table in self.tables.items()}
         constants = {**query.input_rows, **{name: tables[name] for name in query.rules.inputs if name in tables}}
-        return CompiledQuery(query, feeds, frozenset(name for _, name in query.unknown), bool(query.open), constants)
+        missing = frozenset(name for _, name in query.unknown)
+        sources = {id(datoms[id(database)]): database for database in self.databases}
+        return CompiledQuery(query, feeds, missing, bool(query.open), constants, sources)
 
 
 def _form(data: Any) -> Any:
@@ -263,7 +269,19 @@ class Follower:
 
     def shape_answer(self, answer: ZSet) -> Any:
         """Return an answer in the shape of ``:find``."""
-        return self.compiled.query.shape_answer([row for row, _ in answer.rows()])
+        sources = self.compiled.sources
+        return self.compiled.query.shape_answer(
+            [row for row, _ in answer.rows()],
+            lambda source, pattern, entity: pull(sources[id(source)].store, pattern, entity),
+        )
+
+    def refuse_pulls(self) -> None:
+        """Raise if the query pulls patterns: what they read may change without a change of the answer."""
+        if any(self.compiled.query.pulls):
+            raise UnsupportedError(
+                "a subscription does not follow what 'pull' reads.\n"
+                "  Subscribe to the entities, and call pull(pattern, entity) on the database; or name the attributes."
+            )
 
     @property
     def no_change(self) -> ZSet:

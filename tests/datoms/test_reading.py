@@ -58,7 +58,8 @@ def test_wrong_references_change_nothing(db):
 
 @pytest.mark.parametrize(
     ("name", "remedy"),
-    [("pull", r"Call entity\(id\)"), ("as_of", "current datoms only"), ("history", "current datoms only"),
+    [("pull_many", "Call pull"), ("touch", r"Call entity\(id\)"),
+     ("as_of", "current datoms only"), ("history", "current datoms only"),
      ("q", r"Call query\(text\)"), ("listen", "Call subscribe"), ("entities", "Did you mean 'entity'")],
 )  # fmt: skip
 def test_names_of_other_databases_say_what_to_call(db, name, remedy):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from gpu_wcoj.data.schema import DataType
 from gpu_wcoj.errors import EdnSyntaxError, TypeMismatchError, UnsupportedError, pointed
@@ -183,14 +184,74 @@ class RuleSet:
 
 
 @dataclass(frozen=True)
+class PulledAttribute:
+    """An attribute of a pattern of ``pull``.
+
+    Attributes
+    ----------
+    name
+        The attribute, or ``:db/id``.
+    is_reverse
+        Whether the entities are read that refer to this one by the attribute.
+    key
+        The key of its value in the result.
+    pattern
+        The pattern of the entities that it refers to; None for their ids.
+    depth
+        The number of times that the whole pattern is applied to them instead, as in ``{:friend 3}``; None for ``...``,
+        to the end.
+    limit
+        The number of values of many that are read; None for all of them.
+    default
+        The value where there is none; None to leave the key out.
+    """
+
+    name: str
+    is_reverse: bool
+    key: Any
+    pattern: PullPattern | None = None
+    depth: int | None = 0
+    limit: int | None = None
+    default: Any = None
+
+
+@dataclass(frozen=True)
+class PullPattern:
+    """A pattern of ``pull``.
+
+    Attributes
+    ----------
+    attributes
+        The attributes that it names.
+    is_all
+        Whether it has ``*``, for the id and all attributes.
+    """
+
+    attributes: tuple[PulledAttribute, ...]
+    is_all: bool
+
+
+@dataclass(frozen=True)
 class FindSpec:
-    """An element of ``:find``: a variable, or an aggregate of it."""
+    """An element of ``:find``: a variable, an aggregate of it, or a pattern that is pulled of the entity.
+
+    Attributes
+    ----------
+    pull
+        The pattern.
+    source
+        The database that is pulled from.
+    """
 
     variable: Var
     op: str | None
     span: Span = field(default=Span(), compare=False)
+    pull: PullPattern | None = None
+    source: str = "$"
 
     def __str__(self) -> str:
+        if self.pull is not None:
+            return f"(pull {self.variable} ...)"
         return f"({self.op} {self.variable})" if self.op else str(self.variable)
 
 

@@ -12,7 +12,7 @@ import functools
 import itertools
 import re
 import uuid
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -40,6 +40,7 @@ from gpu_wcoj.query.edn.ast import (
     Or,
     Pattern,
     Predicate,
+    PullPattern,
     Relation,
     Rows,
     RuleSet,
@@ -693,6 +694,8 @@ class Query:
     open
         Sources read by patterns whose attribute is a variable. Compile the query again when a value of a new type
         arrives.
+    pulls
+        Per column of the answer, the database and the pattern that is pulled of its entities, or None.
     """
 
     rules: Rules
@@ -706,14 +709,22 @@ class Query:
     unknown: frozenset[tuple[str, str]]
     undeclared: Mapping[str, str]
     open: frozenset[str]
+    pulls: tuple[tuple[Datoms, PullPattern] | None, ...] = ()
 
-    def shape_answer(self, rows: Iterable[Row]) -> Any:
-        """Return rows of the answer in the shape of ``:find``.
+    def shape_answer(self, rows: Iterable[Row], pulled: Callable[[Datoms, PullPattern, int], Any] | None = None) -> Any:
+        """Return rows of the answer in the shape of ``:find``; `pulled` reads the patterns of ``pull``.
 
         A relation is a list of tuples or maps, a collection a list. A tuple or a scalar is taken from the first row;
         it is None if the answer is empty.
         """
         answers = [self._row(row) for row in rows]
+        if pulled is not None and any(self.pulls):
+            answers = [
+                tuple(
+                    value if pull is None else pulled(*pull, value) for pull, value in zip(self.pulls, row, strict=True)
+                )
+                for row in answers
+            ]
         if self.shape == "collection":
             return [row[0] for row in answers]
         if self.shape == "scalar":
@@ -876,7 +887,7 @@ class _QueryCompiler:
         return Query(
             rules, output, query.shape, names, labels and labels[0].removeprefix(":"), types,  # type: ignore[arg-type]  # one of `LABELS`
             input_rows if self.derived else {EMPTY_INPUT: ()}, reads, self.placed.unknown, self.placed.undeclared,
-            self.placed.open,
+            self.placed.open, tuple(map(self._pull, query.find)),
         )  # fmt: skip
 
     def _unread(self) -> list[Rule]:
@@ -977,6 +988,18 @@ class _QueryCompiler:
         if spec.op in ("min", "max") and kind in UNORDERED:
             what = f"'{spec.op}' takes values that have an order: got '{spec.variable}' of type {kind}"
             raise TypeMismatchError(self.parsed.text.pointed(what, spec.span))
+
+    def _pull(self, spec: FindSpec) -> tuple[Datoms, PullPattern] | None:
+        """Return the database and the pattern of an element; None if nothing is pulled."""
+        if spec.pull is None:
+            return None
+        types = self.types.get(spec.variable)
+        if types is not None and not types & {"long", "ref", OPAQUE}:
+            what = f"'pull' takes an entity: got '{spec.variable}' of type {next(iter(types))}"
+            raise TypeMismatchError(self.parsed.text.pointed(what, spec.span))
+        source = source_of(self.parsed.sources, spec.source)
+        assert isinstance(source, Datoms)
+        return source, spec.pull
 
     def _type(self, spec: FindSpec) -> str | None:
         if spec.op in ("count", "count-distinct"):

@@ -43,6 +43,7 @@ from gpu_wcoj.query.edn.ast import (
     source_of,
     variables_of,
 )
+from gpu_wcoj.query.edn.pull import read_pattern
 from gpu_wcoj.query.edn.reader import Form, read, to_form
 from gpu_wcoj.query.ir import Span
 
@@ -651,6 +652,7 @@ class _QueryParser:
         labels = self.labels(parts, shape, find)
         with_ = self.with_(parts)
         self.inputs(parts.get(":in"))
+        self._check_pulls(find)
         if ":rules" in parts:
             self.add_rules(self.text, self.rules_form(parts, ":rules"))
         where = parts.get(":where", ())
@@ -739,8 +741,7 @@ class _QueryParser:
         head, *arguments = form.value
         name = str(head.value) if head.kind == "symbol" else str(head)
         if name == "pull":
-            what = "'pull' is not supported; find the entity, and read its attributes with clauses"
-            raise text.unsupported(what, form.span)
+            return self.pull_spec(form, arguments)
         if name not in AGGREGATES:
             allowed = ", ".join(AGGREGATES)
             what = f"the aggregate '{name}' is not supported: expected one of {allowed}.{nearest(name, AGGREGATES)}"
@@ -750,6 +751,25 @@ class _QueryParser:
         if len(arguments) != 1 or not arguments[0].is_variable:
             raise text.error(f"'{name}' takes one variable: ({name} ?x)", form.span)
         return FindSpec(Var(arguments[0].value, span=arguments[0].span), name, form.span)
+
+    def pull_spec(self, form: Form, arguments: Sequence[Form]) -> FindSpec:
+        """Read ``(pull ?e [...])`` or ``(pull $source ?e [...])``."""
+        source = "$"
+        if arguments and arguments[0].is_source:
+            source, arguments = arguments[0].value, arguments[1:]
+        if len(arguments) != 2 or not arguments[0].is_variable:
+            raise self.text.error("'pull' takes a variable and a pattern: (pull ?e [:name])", form.span)
+        variable, pattern = arguments
+        pulled = read_pattern(self.text, pattern)
+        return FindSpec(Var(variable.value, span=variable.span), None, form.span, pulled, source)
+
+    def _check_pulls(self, find: Sequence[FindSpec]) -> None:
+        """Raise if a pattern is pulled from what is no database of datoms."""
+        for spec in find:
+            source = None if spec.pull is None else source_of(self.sources, spec.source)
+            if spec.pull is not None and not isinstance(source, Datoms):
+                what = f"'pull' reads a database of datoms, and '{spec.source}' is none"
+                raise self.text.unsupported(f"{what}; name the columns that are found", spec.span)
 
     def labels(
         self, parts: Mapping[str, tuple[Form, ...]], shape: Shape, find: Sequence[FindSpec]
