@@ -8,7 +8,7 @@ from decimal import Decimal
 from functools import partial
 
 from gpu_wcoj.arrow.constants import encode_constant
-from gpu_wcoj.data.schema import INT64, MAX_DIGITS, DataType, decimal_of
+from gpu_wcoj.data.schema import FULL, FULL_UINT64, INT64, MAX_DIGITS, DataType, decimal_of
 from gpu_wcoj.errors import TypeMismatchError
 from gpu_wcoj.query.constant_folding import is_spelled
 from gpu_wcoj.query.ir import (
@@ -241,6 +241,9 @@ def _together(call: Call, pairs: Sequence[tuple[Expression, DataType | None]], r
             exact = Decimal(value) if isinstance(value, int) else value
             assert isinstance(exact, (float, Decimal))
             common = common.common(decimal_kind(exact), is_computed=True)
+    elif common.family == "wide":
+        for value in constants:
+            common = _holding(common, value)
     elif common.family == "integer" and any(isinstance(value, Decimal) for value in constants):
         return type_of_constants([*constants, 10 ** (MAX_DIGITS - max(map(_n_behind, constants))) - 1])
     elif common.family == "integer" and any(isinstance(value, float) for value in constants):
@@ -329,10 +332,7 @@ def decimal_kind(value: float | Decimal) -> DataType:
     >>> decimal_kind(0.05).name, decimal_kind(Decimal("12.50")).name
     ('decimal128(2, 2)', 'decimal128(4, 2)')
     """
-    _, digits, exponent = Decimal(repr(value) if isinstance(value, float) else value).as_tuple()
-    assert isinstance(exponent, int)
-    scale = max(0, -exponent)
-    precision = max(len(digits) + max(0, exponent), scale)
+    precision, scale = _digits_of(Decimal(repr(value)) if isinstance(value, float) else value)
     if precision > MAX_DIGITS:
         raise TypeMismatchError.with_parts(
             f"the constant {value} has {precision} digits, and decimals have at most {MAX_DIGITS}",
@@ -380,6 +380,14 @@ def type_of_constants(values: Sequence[object]) -> DataType:
     scales = [kind.digits[1] for kind in kinds]
     wholes = [len(str(abs(int(value)))) for value in values if isinstance(value, (int, Decimal))]
     return decimal_of(max(wholes) + max(scales), max(scales)) if max(wholes) + max(scales) <= MAX_DIGITS else DOUBLE
+
+
+def _digits_of(value: int | Decimal) -> tuple[int, int]:
+    """Return precision and scale of the narrowest decimal that holds a number."""
+    _, digits, exponent = Decimal(value).as_tuple()
+    assert isinstance(exponent, int)
+    scale = max(0, -exponent)
+    return max(len(digits) + max(0, exponent), scale), scale
 
 
 def _decimal_of(call: Call, types: Sequence[DataType], rule: object) -> DataType:
@@ -498,6 +506,27 @@ def aggregate_of(op: str, kind: DataType | None, place: Callable[[], str]) -> Da
 
 Place = tuple[str, int]
 """Relation and index of one of its columns."""
+
+
+def _holding(kind: DataType, value: object) -> DataType:
+    """Return a type of numbers that holds a constant, too.
+
+    Examples
+    --------
+    >>> [_holding(DataType(name), -1).name for name in ("uint8", "uint64[full]", "decimal128(4, 2)")]
+    ['int64', 'decimal128(20, 0)[full]', 'decimal128(4, 2)']
+    >>> _holding(DataType("decimal128(4, 2)"), Decimal("100.125")).name
+    'decimal128(6, 3)'
+    """
+    if type(value) is int and (kind.family == "integer" or kind.name == FULL_UINT64):
+        lowest, highest = kind.code_range if kind.family == "integer" else (0, 2**64 - 1)
+        return kind if lowest <= value <= highest else kind.common(INT64)
+    if not isinstance(value, (int, Decimal)) or type(value) is bool or kind.family == "integer":
+        return kind
+    (precision, scale), (held, held_scale) = _digits_of(value), kind.digits
+    if scale <= held_scale and precision - scale <= held - held_scale:
+        return kind
+    return kind.common(DataType(f"decimal128({precision}, {scale}){FULL * (precision > MAX_DIGITS)}"))
 
 
 class Types:
@@ -696,10 +725,10 @@ class Types:
     def _check_range(self, declared: Mapping[Place, DataType]) -> None:
         """Raise for a constant of a head or fact outside the integers of its column's declared type."""
         for place, kind in declared.items():
-            if kind.family == "integer":
+            if kind.family in ("integer", "decimal"):
                 lowest, highest = kind.code_range
                 for rule, value in self._stored.get(place, ()):
-                    if type(value) is int and not lowest <= value <= highest:
+                    if _holding(kind, value) != kind:
                         says = "a fact of the text" if rule is None else f"'{rule}'"
                         raise TypeMismatchError.with_parts(
                             f"{self._label(place)} is declared as '{kind}', {lowest} to {highest}, and {says} has "
@@ -898,11 +927,10 @@ class Types:
             common = kind if common is None else common.common(kind)
         for kind in self._worked_out.get(root, {}).values():
             common = kind if common is None else common.common(kind, is_computed=True)
-        if common is not None and common.family == "integer":
-            lowest, highest = common.code_range
+        if common is not None and common.family in ("integer", "decimal", "wide"):
             stored = [value for place in self._said.get(root, ()) for _, value in self._stored.get(place, ())]
-            if any(type(value) is int and not lowest <= value <= highest for value in stored):
-                common = common.common(INT64)
+            for value in stored:
+                common = _holding(common, value)
         self._common[root] = common
         return common
 

@@ -13,7 +13,7 @@ from gpu_wcoj.data.schema import FULL, INT64, INTERVAL, MAX_DIGITS, MAX_WIDE_DIG
 from gpu_wcoj.errors import counted
 from gpu_wcoj.query.constant_folding import is_spelled
 from gpu_wcoj.query.ir import CHECKED, NULL, TRUE, Call, Constant, Expression, Variable
-from gpu_wcoj.query.sql.scope import DATE, Branch, RuleWriter, Values, as_text, is_date, literal
+from gpu_wcoj.query.sql.scope import DATE, Branch, RuleWriter, Values, as_text, digits_of, is_date, literal
 from gpu_wcoj.query.sql.source import check_parts, describe_node
 from gpu_wcoj.user_functions import SQL_CALL, Function, SqlFunction
 
@@ -106,6 +106,14 @@ def is_zoned(value: Expression) -> bool:
     return text is not value and str(text).endswith('+00:00"')
 
 
+def _kind_of_digits(value: Expression) -> str | None:
+    """Return the narrowest decimal type of a constant; None for other values, and for floats."""
+    if not isinstance(value, Constant) or not isinstance(value.value, (int, Decimal)) or type(value.value) is bool:
+        return None
+    precision, scale = digits_of(value.value)
+    return f"decimal128({precision}, {scale})" if precision <= MAX_WIDE_DIGITS else None
+
+
 def label(kind: str | None) -> str:
     """Return the name of a type for people, in quotes."""
     return f"'{'decimal' if kind == 'decimal' else DataType(kind).label if kind else 'unknown'}'"
@@ -155,9 +163,14 @@ class Coercion(RuleWriter):
         target = "double" if is_float and "integer" in families else _common(set(families))
         return self._converted(left, target), self._converted(right, target)
 
-    def _as_common(self, *values: Expression) -> tuple[Expression, ...]:
-        """Convert dates and times of several types, or numbers beside long decimals, to one type."""
+    def _as_common(self, *values: Expression, is_column: bool = False) -> tuple[Expression, ...]:
+        """Convert dates and times of several types, or numbers beside long decimals, to one type.
+
+        With `is_column` they are the values of a column, which has room for the digits of constants, too.
+        """
         kinds = [self.kind(value) for value in values]
+        if is_column and any(kind is not None and kind.startswith("decimal1") for kind in kinds):
+            kinds = [_kind_of_digits(value) or kind for value, kind in zip(values, kinds, strict=True)]
         known = [DataType(DataType(kind).value_name) for kind in kinds if kind is not None and kind != "decimal"]
         to = self._common_time(known) or self._common_long(known) if "decimal" not in kinds else None
         if to is None:
@@ -166,7 +179,10 @@ class Coercion(RuleWriter):
         cast = f'CAST("{sql_expressions.column_name(0)}" AS {word}{"TZ" * (to == _ZONED)})'
         return tuple(
             value
-            if kind is None or DataType(kind) == to or DataType(kind).family == to.family != "wide"
+            if kind is None
+            or DataType(kind) == to
+            or DataType(kind).family == to.family != "wide"
+            or (is_column and isinstance(value, Constant))
             else sql_call(cast, (value,), (DataType(DataType(kind).value_name),), to)
             for value, kind in zip(values, kinds, strict=True)
         )
@@ -181,7 +197,8 @@ class Coercion(RuleWriter):
     @staticmethod
     def _common_long(kinds: Sequence[DataType]) -> DataType | None:
         """Return the common type of several types of numbers, one of more than 18 digits; or None."""
-        if len(set(kinds)) < 2 or not any(kind.name.startswith("decimal") and is_long(kind.name) for kind in kinds):
+        decimals = [kind for kind in kinds if kind.name.startswith("decimal")]
+        if len(set(kinds)) < 2 or not any(is_long(kind.name) for kind in decimals):
             return None
         if any(kind.family.startswith("float") for kind in kinds):
             return DataType("double")
@@ -250,7 +267,7 @@ class Coercion(RuleWriter):
         """
         result = list(rows)
         for column in range(len(rows[0][1]) if rows else 0):
-            united = self._as_common(*(values[column] for _, values in result))
+            united = self._as_common(*(values[column] for _, values in result), is_column=True)
             result = [
                 (branch, (*values[:column], value, *values[column + 1 :]))
                 for (branch, values), value in zip(result, united, strict=True)
@@ -285,7 +302,7 @@ class Coercion(RuleWriter):
 
     def unify_values(self, values: Sequence[Expression], node: Node) -> list[Expression]:
         """Convert the values of one column, as `unify_rows` does; null stays null."""
-        values = self._as_common(*values)
+        values = self._as_common(*values, is_column=True)
         families = {self._family(value) for value in values}
         constants = [value.value for value in values if isinstance(value, Constant)]
         scales = [-int(constant.as_tuple().exponent) for constant in constants if isinstance(constant, Decimal)]
@@ -433,10 +450,16 @@ class Coercion(RuleWriter):
 
     def _numbers(self, values: Sequence[Expression], node: Node) -> tuple[Expression, ...]:
         """Return numbers as they are, or all as doubles if one is a double."""
+        from sqlglot import expressions as exp
+
         kinds = [self.kind(value) for value in values]
-        for kind in kinds:
+        exact = [_kind_of_digits(value) or kind for value, kind in zip(values, kinds, strict=True)]
+        for kind in exact:
             if kind is not None and (group_of(kind) != "number" or is_long(kind)):
                 raise self.place.mistyped(f"this calculates with a value of type '{kind}'", node)
+        scales = [DataType(kind).digits[1] for kind in exact if kind is not None and kind.startswith("decimal1")]
+        if isinstance(node, exp.Mul) and sum(scales) > MAX_DIGITS:
+            raise self.place.mistyped(f"this calculates a value of {sum(scales)} digits behind the point", node)
         numbers = {kind for value, kind in zip(values, kinds, strict=True) if not isinstance(value, Constant)}
         if "float" in numbers and len(numbers) > 1 and None not in kinds:
             raise self.place.mistyped("this calculates with floats of 32 bits and other numbers", node)
