@@ -1035,11 +1035,15 @@ class Conditions(DuckDBCalls):
             raise self.place.refused("IS is supported with NULL, TRUE and FALSE", node)
         if truth_value == UNKNOWN:
             return []
-        branches = [
-            where.null(value) if truth_value == TRUE_VALUE else where.not_null(value)
-            for where, value in self.cases(node.this, scope, branch)
-        ]
-        return [result for result in branches if result is not None]
+        branches: list[Branch] = []
+        for where, value in self.cases(node.this, scope, branch):
+            if isinstance(value, Call) and not is_date(value):  # which fails where it has no value
+                is_null = simplified_call("isnull", nullable(where, value))
+                branches += self.where_true(where, is_null if truth_value == TRUE_VALUE else negated(is_null))
+                continue
+            tested = where.null(value) if truth_value == TRUE_VALUE else where.not_null(value)
+            branches += [] if tested is None else [tested]
+        return branches
 
     def _same(self, node: Node, is_same: bool, truth_value: str, scope: Scope, branch: Branch) -> list[Branch]:
         if truth_value == UNKNOWN:
