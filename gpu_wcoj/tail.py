@@ -14,7 +14,6 @@ from gpu_wcoj.arrow.database import (
     StatementError,
     TooManyRowsError,
     arrow_table,
-    cast_back,
     quoted,
 )
 from gpu_wcoj.arrow.table import columns_by_name, type_names
@@ -40,7 +39,7 @@ from gpu_wcoj.query.ir import Rules, functions_by_name
 from gpu_wcoj.query.sql.coercion import nearest_function
 from gpu_wcoj.query.sql.compiler import compile_statements
 from gpu_wcoj.query.sql.scope import ANSWER
-from gpu_wcoj.query.sql.source import Place, statements
+from gpu_wcoj.query.sql.source import Place, asks_for_types, statements
 from gpu_wcoj.query.sql.tail import (
     Block,
     Relation,
@@ -206,8 +205,7 @@ class Tail:
                 _ = self.database.columns(statement)
         except StatementError as error:
             raise self._in_our_words(error, query, text is not None, is_binding=True) from None
-        rewritten = query.copy()
-        rewritten = self._rewritten(rewritten, {})
+        rewritten = query if asks_for_types(query) else self._rewritten(query.copy(), {})
         if len(self.parts) and any(part.worker == "engine" for part in self.parts):
             statement = self._written(rewritten)
             self.place.check_meaning(rewritten, self.source.dialect)
@@ -262,10 +260,14 @@ class Tail:
 
     def _add(self, name: str, table: Any) -> None:
         """Add a table of the rows of a part."""
+        self._know(name, table)
+        self.database.register(name, table)
+
+    def _know(self, name: str, table: Any) -> None:
+        """Record the rows and the types of a table that DuckDB has."""
         self.relations[name] = columns_by_name(table, f"relation '{name}'")
         self.tables[name] = type_names(self.relations[name], f"relation '{name}'")
         self._registered[name] = table
-        self.database.register(name, table)
 
     def _note(self, worker: Literal["engine", "DuckDB"], table: str, text: str, why: Exception | str, n: int) -> None:
         """Add a part; the reason is the first line of an error."""
@@ -344,8 +346,8 @@ class Tail:
         except GpuWcojError:
             return None
         name = self._fresh()
-        schema = self.database.schema(self._with_ctes(query, ctes))
-        self._add(name, table if schema is None else cast_back(table, schema))
+        table = self.database.register_answer(name, table, self._with_ctes(query, ctes))
+        self._know(name, table)
         self._note("engine", name, self._written(query), "", len(table))
         return name
 
@@ -413,9 +415,7 @@ class Tail:
             raise self._late() from None
         except StatementError as error:
             raise self._in_our_words(error, query, False) from None
-        self.relations[name] = columns_by_name(table, f"relation '{name}'")
-        self.tables[name] = type_names(self.relations[name], f"relation '{name}'")
-        self._registered[name] = table
+        self._know(name, table)
         self._note("DuckDB", name, statement, reason, len(table))
         return name
 

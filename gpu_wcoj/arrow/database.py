@@ -25,6 +25,8 @@ from gpu_wcoj.errors import BackendUnavailableError, UnsupportedTypeError
 BATCH_ROWS = 65_536
 """Rows of an answer that are fetched at a time, between two looks at their number; not measured."""
 _INT64 = (-(1 << 63), (1 << 63) - 1)
+_WIDE = ("HUGEINT", "UHUGEINT")
+"""DuckDB's integers of 128 bits, which are decimals in Arrow."""
 
 
 class StatementError(Exception):
@@ -193,12 +195,31 @@ class Database:
         except self._error as error:
             raise _statement_error(error, len("DESCRIBE ")) from None
 
-    def schema(self, statement: str) -> pa.Schema | None:
-        """Return the types of a statement, which does not run; None if DuckDB cannot read it."""
+    def register_answer(self, name: str, table: pa.Table, statement: str) -> pa.Table:
+        """Add a table of the engine's answer to a statement with DuckDB's types of it, where its values fit.
+
+        Returns
+        -------
+        pa.Table
+            The rows with Arrow's types.
+        """
         try:
-            return self._connection.sql(statement).limit(0).to_arrow_table().schema
+            relation = self._connection.sql(statement)
+            table = cast_back(table, relation.limit(0).to_arrow_table().schema)
+            wide = {column: str(kind) for column, kind in zip(table.column_names, relation.types, strict=True)}
         except self._error:
-            return None
+            wide = {}
+        casts = [
+            f"CAST({quoted(column)} AS {kind}) AS {quoted(column)}" for column, kind in wide.items() if kind in _WIDE
+        ]
+        if not casts:  # Arrow has the types
+            self.register(name, table)
+            return table
+        self.register(rows := f"rows of {name}", table)
+        _ = self._connection.execute(
+            f"CREATE TEMP VIEW {quoted(name)} AS SELECT * REPLACE ({', '.join(casts)}) FROM {quoted(rows)}"
+        )
+        return table
 
     def answer(self, statement: str, seconds: float | None = None, limit: int | None = None) -> pa.Table:
         """Return the answer of a statement.
@@ -232,7 +253,7 @@ class Database:
                 reserve(batch.nbytes, "reading from DuckDB", n_rows)
                 batches.append(batch)
             table = pa.Table.from_batches(batches, reader.schema)
-            wide = [position for position, kind in enumerate(relation.types) if str(kind) in ("HUGEINT", "UHUGEINT")]
+            wide = [position for position, kind in enumerate(relation.types) if str(kind) in _WIDE]
             return _narrowed(table, wide)
 
     @contextmanager

@@ -71,6 +71,20 @@ def _connection(feature: str) -> Any:
     return _state.connection
 
 
+def require_duckdb(feature: str) -> None:
+    """Raise if DuckDB, which `feature` needs, is not installed.
+
+    Raises
+    ------
+    BackendUnavailableError
+        If it is not.
+    """
+    try:
+        import duckdb  # noqa: F401  # for its absence
+    except ImportError:
+        raise BackendUnavailableError.missing_package(feature, "duckdb", "sql") from None
+
+
 def column_name(position: int) -> str:
     """Return the name, in the text of an expression, of the column at a position."""
     return f"{PARAMETER}{position}"

@@ -20,6 +20,7 @@ from gpu_wcoj.errors import GpuWcojError, TypeMismatchError, UnsupportedError
 from gpu_wcoj.query.ir import NULL, Call, Constant, Expression, variables_of
 from gpu_wcoj.query.sql.coercion import CLOCK, INSTEAD, Coercion, group_of, sql_call
 from gpu_wcoj.query.sql.scope import DATE, TIMES, Branch, Case, GroupedScope, Scope, as_text, digits_of
+from gpu_wcoj.query.sql.source import asks_for_types
 
 if TYPE_CHECKING:
     from sqlglot.expressions import Expr as Node
@@ -30,8 +31,14 @@ NOT_NATIVE = (UnsupportedError, TypeMismatchError)
 
 
 @lru_cache(maxsize=4096)
-def _bound(expression: str, kinds: tuple[DataType, ...], text: str, is_window: bool = False) -> sql_expressions.Binding:
+def _binding(expression: str, kinds: tuple[DataType, ...], text: str, is_window: bool) -> sql_expressions.Binding:
     return sql_expressions.bind(expression, kinds, text, is_window)
+
+
+def _bound(expression: str, kinds: tuple[DataType, ...], text: str, is_window: bool = False) -> sql_expressions.Binding:
+    """Return what DuckDB says of an expression, which is remembered only as long as DuckDB is installed."""
+    sql_expressions.require_duckdb(f"'{text}'")
+    return _binding(expression, kinds, text, is_window)
 
 
 def _is_of_one_atom(branch: Branch, values: Iterable[Expression]) -> bool:
@@ -83,6 +90,7 @@ class DuckDBCalls(Coercion):
         if error is self.place.refused_part or (error is self.place.of_dialect and self.dialect != "duckdb"):
             raise error  # what the dialect means by it may be lost in the translation
         arguments: dict[tuple[Expression, DataType], str] = {}
+        is_of_types = asks_for_types(node)
 
         def argument(piece: Node) -> Node | None:
             nonlocal branch
@@ -96,6 +104,9 @@ class DuckDBCalls(Coercion):
                         raise error
                     return None
                 branch, value = case
+            if is_of_types and not self._is_stored(value, branch):
+                what = f"'{self.place.text_of(node)}' asks for the type of a value that is calculated"
+                raise self.place.refused(what, node, "Ask for the types of columns of tables.")
             kind = self._type_of_null(piece, scope) if value == NULL else self._type_of(value, piece, node)
             if kind is None:
                 return exp.Null()
@@ -119,6 +130,10 @@ class DuckDBCalls(Coercion):
             if constant is not None:
                 return branch, constant
         return branch, sql_call(expression, tuple(map(as_text, values)), kinds, binding.kind)
+
+    def _is_stored(self, value: Expression, branch: Branch) -> bool:
+        """Return whether a value is that of a column of a table, so that DuckDB has the same type for it."""
+        return any(atom.relation in self.tables and value in atom.terms for atom in branch.atoms)
 
     def _check_texts(self, node: Node, kinds: Iterable[DataType]) -> None:
         """Raise if a text is compared with columns of numbers or times, and is not one."""

@@ -724,6 +724,16 @@ def has_query(node: Node) -> bool:
     )
 
 
+def asks_for_types(node: Node) -> bool:
+    """Return whether a query or an expression calls a function whose result is the name of a type."""
+    from sqlglot import expressions as exp
+
+    names = ("pg_typeof", "can_cast_implicitly")
+    return any(
+        isinstance(call, exp.Typeof) or call.name.lower() in names for call in node.find_all(exp.Typeof, exp.Anonymous)
+    )
+
+
 def is_unnest(node: Node) -> bool:
     """Return whether a node is ``unnest`` of a list, which gives a row for each element."""
     from sqlglot import expressions as exp
