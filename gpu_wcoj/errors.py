@@ -586,7 +586,8 @@ class AggregateOverflowError(GpuWcojError, OverflowError):
         place = f"in '{relation}'" if where is None else where
         super().__init__(
             f"the {op} {rows} {place} is {value}, outside {limits}.\n"
-            "  The tick was undone; the state is as before. Scale the values down, or calculate with floats."
+            "  The tick was undone; the state is as before. Scale the values down, or calculate with floats; in SQL,\n"
+            "  sum CAST(x AS HUGEINT)."
         )
         self.op, self.relation, self.group, self.value, self.limits = op, relation, group, value, limits
 

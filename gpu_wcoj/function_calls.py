@@ -68,14 +68,14 @@ def _decoded(
         for row, value in zip(np.flatnonzero(~null).tolist(), _decoded(kind, codes[~null], dictionary), strict=True):
             values[row] = value
         return values
-    if dictionary is not None:
+    if dictionary is not None and kind.family in ("string", "binary"):
         return dictionary.values_of(codes)
     array: Any = codes
     if kind.family == "bool":
         array = codes != 0
     elif kind.family.startswith("float"):
         array = floats_of(codes, 4 if kind.family == "float32" else 8)
-    return list(array.tolist()) if kind.family in _NATIVE else python_values(Column(kind, codes))
+    return list(array.tolist()) if kind.family in _NATIVE else python_values(Column(kind, codes, None, dictionary))
 
 
 _NATIVE = ("integer", "bool", "float32", "float64")
@@ -413,9 +413,7 @@ class BoundFunction:
                 failure = _failed_in_sql(sql_expressions.failure_of(self.function.expression, arrays)) or failure
         if isinstance(self.function, SqlFunction):
             shown_call = self.function.describe_call([f"{value!r:.80}" for value in shown])
-            failed = CalculationError(shown_call, failure.why, SQL_REMEDY)
-            failed.is_unsupported = isinstance(failure.cause, UnsupportedTypeError)
-            return failed
+            return _failed_expression(shown_call, failure.why, failure.cause)
         if self.function.is_functor:
             call = self.function.describe_in_message([f"{value!r:.80}" for value in shown])
             why = failure.why if failure.cause is None else f"has no value: {failure.cause}"
@@ -577,7 +575,7 @@ class BoundFunction:
             column = encode(values, returns, string=self.dictionaries[0], binary=self.dictionaries[1])
         except (UnsupportedTypeError, TypeMismatchError) as error:  # of a value that no column can hold
             if n == 1:
-                return _failed(Failure(f"has no value: {str(error).splitlines()[0].rstrip('.')}", None, error))
+                return _failed(Failure(f"has a value that no column holds: {_reason(error)}", None, error))
             return _joined([self._call([key[row : row + 1] for key in keys]) for row in range(n)])
         null = np.zeros(n, np.bool_) if column.valid is None else ~column.valid
         null[failed] = False
@@ -663,13 +661,11 @@ class BoundGroups:
                 for array, kind, to in zip(values, functions.returns, self.results, strict=True)
             ]
         except (ValueError, UnsupportedTypeError, TypeMismatchError) as error:
-            reason = str(error).splitlines()[0].rstrip(".")
+            reason = _reason(error)
             if reason == sql_expressions.SEVERAL_ROWS:
                 remedy = "Aggregate it, or add conditions that leave one row."
                 raise CalculationError("a query as a value", "has more than one row", remedy) from None
-            failed = CalculationError(f"{where}{functions}", f"has no value: {reason}", SQL_REMEDY)
-            failed.is_unsupported = isinstance(error, UnsupportedTypeError)
-            raise failed from None
+            raise _failed_expression(f"{where}{functions}", f"has no value: {reason}", error) from None
         if not functions.is_window:  # of each group, any row
             first: Int64Array = np.zeros(int(rows.owner.max()) + 1, np.int64)
             first[rows.owner] = np.arange(len(rows.owner))
@@ -747,6 +743,26 @@ def _joined(outcomes: Sequence[Outcomes]) -> Outcomes:
 
 SQL_REMEDY = "Leave such rows out by a condition; TRY_CAST gives NULL where a cast fails."
 """What to do about an SQL expression without a value."""
+
+
+_UNKEPT_REMEDY = (
+    "A view keeps it as a text, CAST(... AS VARCHAR), or by its parts: those of an interval are "
+    "datepart('month', ...), datepart('day', ...) and so on."
+)
+"""What to do about a result of an SQL expression that no column holds."""
+
+
+def _reason(error: Exception) -> str:
+    """Return the first line of an error about the only value of a column, without the place of the value."""
+    return str(error).splitlines()[0].replace("the column: ", "").replace(" (row 0)", "", 1).rstrip(".")
+
+
+def _failed_expression(shown: str, why: str, cause: BaseException | None) -> CalculationError:
+    """Return the error of an SQL expression; one without a cause in a type of columns has DuckDB's reason."""
+    is_unsupported = isinstance(cause, UnsupportedTypeError)
+    failed = CalculationError(shown, why, _UNKEPT_REMEDY if is_unsupported else SQL_REMEDY)
+    failed.is_unsupported = is_unsupported
+    return failed
 
 
 def _failed_in_sql(error: Exception | None) -> Failure | None:

@@ -18,7 +18,7 @@ from gpu_wcoj.data.column import BoolArray, Column, Dictionary, Int64Array, floa
 from gpu_wcoj.data.rows import checked_values, is_masked_array
 from gpu_wcoj.data.schema import FULL, FULL_UINT64, INT64, INTERVAL, MAX_DIGITS, DataType
 from gpu_wcoj.data.wide import entry_of
-from gpu_wcoj.errors import SchemaError, TypeMismatchError, UnsupportedTypeError
+from gpu_wcoj.errors import SchemaError, TypeMismatchError, UnsupportedTypeError, counted
 
 _INT64 = pa.int64().id
 
@@ -530,8 +530,12 @@ def _refuse_outside(fits: BoolArray, valid: BoolArray | None, kind: DataType, va
         fits = fits | ~valid
     if not bool(fits.all()):
         row = int(np.argmin(fits))
+        value, shown = values[row], kind.name
+        if kind.name == INTERVAL:
+            (months, days, _), shown = value.as_py(), kind.label
+            value = f"{counted(months, 'month')}, {counted(days, 'day')}"
         raise UnsupportedTypeError(
-            f"the value {values[row]} (row {row}) of type '{kind}' {why}.\n"
+            f"the value {value} (row {row}) of type '{shown}' {why}.\n"
             "  Cast the column to text, or repair it before you pass it."
         )
 
