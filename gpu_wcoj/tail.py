@@ -39,7 +39,7 @@ from gpu_wcoj.query.ir import Rules, functions_by_name
 from gpu_wcoj.query.sql.coercion import nearest_function
 from gpu_wcoj.query.sql.compiler import compile_statements
 from gpu_wcoj.query.sql.scope import ANSWER
-from gpu_wcoj.query.sql.source import Place, asks_for_types, statements
+from gpu_wcoj.query.sql.source import Place, describes_columns, statements
 from gpu_wcoj.query.sql.tail import (
     Block,
     Relation,
@@ -205,7 +205,7 @@ class Tail:
                 _ = self.database.columns(statement)
         except StatementError as error:
             raise self._in_our_words(error, query, text is not None, is_binding=True) from None
-        rewritten = query if asks_for_types(query) else self._rewritten(query.copy(), {})
+        rewritten = query if describes_columns(query) else self._rewritten(query.copy(), {})
         if len(self.parts) and any(part.worker == "engine" for part in self.parts):
             statement = self._written(rewritten)
             self.place.check_meaning(rewritten, self.source.dialect)

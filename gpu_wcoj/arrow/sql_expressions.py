@@ -35,6 +35,8 @@ _UNSUPPORTED = ("BIT", "TIME WITH TIME ZONE", "TIME_NS", "UNION", "VARIANT", "GE
 _FIXED = ("error",)
 """Functions that DuckDB calls volatile, but that give the same for the same arguments."""
 _OF_ROWS = ("unnest", "generate_subscripts")
+_OF_COLUMNS = ("alias", "stats", "vector_type", "get_type", "can_cast_implicitly")
+"""Functions whose results depend on the column of an argument, which is another one here."""
 _CHANGING = (
     "ago", "current_time", "current_timestamp", "localtime", "localtimestamp", "pg_conf_load_time",
     "pg_postmaster_start_time", "pg_sleep", "reservoir_quantile",
@@ -197,6 +199,10 @@ def _find_problem(connection: Any, expression: str, is_window: bool) -> str:
         name = str(name).lower()
         if name in _state.changing or (name == "age" and len(arguments) == 1):
             return f"{name} gives other results for the same arguments"
+        if name in _OF_COLUMNS:
+            return f"{name} describes a column, not its values"
+        if node.get("class") == "POSITIONAL_REFERENCE":
+            return "a column is named by its position in FROM"
         if name in _OF_ROWS and not is_window:
             return f"{name} gives several rows"
     return ""

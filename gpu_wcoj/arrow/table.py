@@ -20,7 +20,15 @@ import pyarrow as pa
 from gpu_wcoj.arrow.read import as_arrow, encode, encode_numpy, encode_values
 from gpu_wcoj.arrow.types import SUPPORTED, to_pyarrow
 from gpu_wcoj.data.column import Column, Dictionary
-from gpu_wcoj.data.rows import FirstRow, as_weights, checked_values, columns_as_written, split_weights, weight_name
+from gpu_wcoj.data.rows import (
+    FirstRow,
+    as_weights,
+    checked_values,
+    columns_as_written,
+    refuse_graph,
+    split_weights,
+    weight_name,
+)
 from gpu_wcoj.data.schema import INT64, NO_TYPE, DataType, check_names
 from gpu_wcoj.errors import (
     GpuWcojError,
@@ -643,6 +651,7 @@ def _mapped_columns(data: Mapping[Any, Any], what: str) -> _Named:
 
 
 def _row_columns(data: Iterable[Any], width: int, what: str) -> _Named:
+    refuse_graph(data, what)
     data = list(data)
     if data and isinstance(data[0], dict):
         return _dict_columns(data, what)

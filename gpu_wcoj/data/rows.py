@@ -56,6 +56,20 @@ def is_masked_array(values: object) -> TypeGuard[np.ma.MaskedArray[Any, Any]]:
     return masked is not None and isinstance(values, masked.MaskedArray)
 
 
+def refuse_graph(data: object, what: str) -> None:
+    """Raise for a graph of networkx or another library, whose elements are its nodes.
+
+    Raises
+    ------
+    TypeMismatchError
+        If it is one.
+    """
+    if hasattr(data, "nodes") and hasattr(data, "edges"):
+        raise TypeMismatchError.mismatch(
+            f"{what}: the data", "is a graph", type(data).__name__, "rows", "Pass its edges: graph.edges."
+        )
+
+
 def split_weights(rows: Iterable[Any], what: str = "the rows") -> tuple[list[Row], list[Any] | None]:
     """Return rows, and their weights if any row is written as ``(row, weight)``, else None.
 
@@ -64,14 +78,13 @@ def split_weights(rows: Iterable[Any], what: str = "the rows") -> tuple[list[Row
     >>> split_weights([(1, 2), ((2, 3), -1)])
     ([(1, 2), (2, 3)], [1, -1])
     """
+    refuse_graph(rows, what)
     listed = list(rows)
     if any(not isinstance(row, (tuple, list)) for row in listed):
         row_index, row = next((i, row) for i, row in enumerate(listed) if not isinstance(row, (tuple, list)))
         hint = "Write a row of one value as (value,)."
         if isinstance(row, dict):
             hint = "Write all rows as dicts, or all as tuples; columns are a dict {'name': [values]}."
-        elif hasattr(rows, "nodes") and hasattr(rows, "edges"):
-            hint = "The rows of a graph are its edges: pass graph.edges."
         row_text = f"an array of shape {row.shape}" if isinstance(row, np.ndarray) else repr(row)
         if isinstance(row, np.ndarray):
             hint = (

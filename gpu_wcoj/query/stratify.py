@@ -433,7 +433,10 @@ def _check_heads(rules: Rules, point: _Point) -> dict[str, tuple[int, str]]:
             if not calls or (calls[0][0], calls[0][1].op) != (column, op):
                 form = f"{calls[0][1].op} in column {calls[0][0]}" if calls else "no aggregate"
                 what = f"the head '{name}' has {op} in column {column} in another rule, and here {form}"
-                raise SchemaError(point(f"{what}; give all its rules the same", rule.head.span))
+                terms = list[Expression](rule.head.terms)
+                terms[column : column + 1] = [Call(op, (term,)) for term in terms[column : column + 1]]
+                example = "" if calls else f", as in '{name}({', '.join(map(str, terms))})'"
+                raise SchemaError(point(f"{what}; give all its rules the same{example}", rule.head.span))
         if len(head_rules) > 1 and op not in EXTREMES:
             what = f"'{name}' is the {op} over one body; derive the rows of all its rules in a relation, and use that"
             raise UnsupportedError(point(what, head_rules[1][0].head.span))

@@ -553,7 +553,8 @@ def tables_of(graph: Any, vertices: Any, edges: Any, scan: bool = False) -> tupl
             "the graph",
             graph,
             "an object with attributes 'vertices' and 'edges', or two DataFrames of Spark",
-            "Or pass tables as vertices=... and edges=...",
+            "Or pass tables as vertices=... and edges=..."
+            + " The edges of this graph are edges=graph.edges." * hasattr(graph, "edges"),
         )
     return graph.vertices, graph.edges
 

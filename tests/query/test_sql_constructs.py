@@ -64,6 +64,8 @@ ONCE = {
     ),
     "SELECT typeof(sum(i)), typeof(avg(i)), typeof(count(*)) FROM num": "of a value that is calculated",
     "SELECT typeof(x), x & 1 FROM (SELECT sum(i) AS x FROM num GROUP BY j)": "of a value that is calculated",
+    "SELECT #1, count(*) FROM emp GROUP BY #1": "position in FROM",
+    "SELECT alias(e.id) AS a, #2 AS b FROM emp e JOIN dept d ON e.dept = d.id": "calculated: alias describes",
     "SELECT typeof(y) FROM (SELECT i + 1 AS y FROM num UNION ALL SELECT 5)": "of a value that is calculated",
 }
 """Statements that DuckDB answers as queries, and what a view says."""

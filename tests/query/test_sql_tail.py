@@ -22,6 +22,7 @@ from bench.sql.tables import tables
 from gpu_wcoj.arrow import sql_expressions
 from gpu_wcoj.errors import (
     AggregateOverflowError,
+    BackendUnavailableError,
     ColumnError,
     MemoryBudgetError,
     RowBudgetError,
@@ -135,11 +136,15 @@ class TestWho:
         assert done.stdout == "False\n"
 
     def test_without_duckdb_the_refusal_says_how_to_get_it(self, monkeypatch):
-        gw.query("SELECT random() FROM e", e=EDGE)  # what DuckDB says of the function is remembered
+        gw.query("SELECT random() FROM e", e=EDGE)  # what DuckDB says of a function is not remembered without it
         monkeypatch.setitem(sys.modules, "duckdb", None)
-        says = r"RANDOM is not supported \(line 1(?s:.*)pip install 'gpu_wcoj\[sql\]'"
-        with pytest.raises(UnsupportedError, match=says):
+        with pytest.raises(
+            BackendUnavailableError, match=r"'random\(\)' needs duckdb(?s:.*)pip install 'gpu_wcoj\[sql\]'"
+        ):
             gw.query("SELECT random() FROM e", e=EDGE)
+        says = r"LIMIT of a share(?s:.*)With DuckDB, gpu_wcoj.query does it: pip install 'gpu_wcoj\[sql\]'"
+        with pytest.raises(UnsupportedError, match=says):
+            gw.query("SELECT src FROM e LIMIT 5%", e=EDGE)
 
 
 class TestRows:

@@ -553,6 +553,8 @@ class _SourceResolver:
             names = sorted(self.sources)
             listing = ", ".join(f"'{name_}'" for name_ in names) or "none"
             what = f"unknown source '{name}': expected one of {listing}.{nearest(name, names)}"
+            if name == "$" and any(names):
+                what += f" Name the table of a clause: [${names[0].removeprefix('$')} ?a ...]."
             raise text.error(what, clause.span, missing=name.removeprefix("$"))
         terms = list(clause.terms)
         if isinstance(source, Relation):

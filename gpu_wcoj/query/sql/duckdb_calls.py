@@ -20,7 +20,7 @@ from gpu_wcoj.errors import GpuWcojError, TypeMismatchError, UnsupportedError
 from gpu_wcoj.query.ir import NULL, Call, Constant, Expression, variables_of
 from gpu_wcoj.query.sql.coercion import CLOCK, INSTEAD, Coercion, group_of, sql_call
 from gpu_wcoj.query.sql.scope import DATE, TIMES, Branch, Case, GroupedScope, Scope, as_text, digits_of
-from gpu_wcoj.query.sql.source import asks_for_types
+from gpu_wcoj.query.sql.source import describes_columns
 
 if TYPE_CHECKING:
     from sqlglot.expressions import Expr as Node
@@ -90,7 +90,7 @@ class DuckDBCalls(Coercion):
         if error is self.place.refused_part or (error is self.place.of_dialect and self.dialect != "duckdb"):
             raise error  # what the dialect means by it may be lost in the translation
         arguments: dict[tuple[Expression, DataType], str] = {}
-        is_of_types = asks_for_types(node)
+        is_of_columns = describes_columns(node)
 
         def argument(piece: Node) -> Node | None:
             nonlocal branch
@@ -104,7 +104,7 @@ class DuckDBCalls(Coercion):
                         raise error
                     return None
                 branch, value = case
-            if is_of_types and not self._is_stored(value, branch):
+            if is_of_columns and not self._is_stored(value, branch):
                 what = f"'{self.place.text_of(node)}' asks for the type of a value that is calculated"
                 raise self.place.refused(what, node, "Ask for the types of columns of tables.")
             kind = self._type_of_null(piece, scope) if value == NULL else self._type_of(value, piece, node)

@@ -724,14 +724,13 @@ def has_query(node: Node) -> bool:
     )
 
 
-def asks_for_types(node: Node) -> bool:
-    """Return whether a query or an expression calls a function whose result is the name of a type."""
+def describes_columns(node: Node) -> bool:
+    """Return whether a query or an expression has the type, the name or the position of a column for a value."""
     from sqlglot import expressions as exp
 
-    names = ("pg_typeof", "can_cast_implicitly")
-    return any(
-        isinstance(call, exp.Typeof) or call.name.lower() in names for call in node.find_all(exp.Typeof, exp.Anonymous)
-    )
+    names = ("pg_typeof", "alias", "stats", "vector_type", "get_type", "can_cast_implicitly")
+    found = node.find_all(exp.Typeof, exp.PositionalColumn, exp.Anonymous)
+    return any(not isinstance(part, exp.Anonymous) or part.name.lower() in names for part in found)
 
 
 def is_unnest(node: Node) -> bool:

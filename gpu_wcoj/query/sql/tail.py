@@ -52,14 +52,15 @@ def named_tables(node: Node, tables: Iterable[str], place: Place) -> list[str]:
 
 
 def named_columns(node: Node, columns: Iterable[str], place: Place) -> list[str]:
-    """Return the columns of a table that a statement may read: all if it may have a `*`."""
+    """Return the columns of a table that a statement may read: all if it may have a `*`, or a position."""
     from sqlglot import expressions as exp
 
     names = list(columns)
     if any(join.args.get("method") == "NATURAL" for join in node.find_all(exp.Join)):
         return names
     is_counted = (star for star in node.find_all(exp.Star) if not isinstance(star.parent, exp.Count))
-    if next(is_counted, None) is not None or next(node.find_all(exp.Columns, exp.Pivot), None) is not None:
+    whole = node.find_all(exp.Columns, exp.Pivot, exp.PositionalColumn)
+    if next(is_counted, None) is not None or next(whole, None) is not None:
         return names
     used = {place.names.folded(identifier.name).lower() for identifier in node.find_all(exp.Identifier)}
     tables = {place.names.folded(table.alias_or_name).lower() for table in node.find_all(exp.Table)}
