@@ -35,9 +35,15 @@ def difference(ours: Sequence[tuple[Any, ...]], theirs: Sequence[tuple[Any, ...]
     return ""
 
 
-def _key(row: tuple[Any, ...]) -> tuple[tuple[bool, str], ...]:
-    """Return a key that near rows share, but for values at the edge of rounding."""
-    return tuple((value is None, _rounded(value)) for value in row)
+def _key(row: tuple[Any, ...]) -> tuple[tuple[tuple[bool, str], ...], tuple[tuple[bool, Any], ...]]:
+    """Return a key that near rows share in its first part, but for values at the edge of rounding."""
+    return tuple((value is None, _rounded(value)) for value in row), tuple(map(_exact, row))
+
+
+def _exact(value: Any) -> tuple[bool, Any]:
+    """Return a key that sorts exact numbers by value, which floats do not tell apart."""
+    is_exact = isinstance(value, (int, Decimal)) and not isinstance(value, bool)
+    return is_exact, Decimal(value) if is_exact else str(value)
 
 
 def _rounded(value: Any) -> str:

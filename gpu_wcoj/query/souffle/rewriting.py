@@ -408,11 +408,21 @@ class _RuleRewriting:
         for comparison in body.comparisons:
             self.comparison(comparison, types, result, pending)
         self.place_records(pending, types, result, tuple(outside))
-        for atom in body.negated:
+        for atom in map(self.without_open_parts, body.negated):
             kinds = [self.program.column(atom.relation, i, len(atom.terms)) for i in range(len(atom.terms))]
             terms = [self.expression(term, types, kind) for term, kind in zip(atom.terms, kinds, strict=True)]
             result.negated.append(replace(atom, terms=tuple(terms)))
         return result
+
+    def without_open_parts(self, atom: Atom) -> Atom:
+        """Return a negated atom without ``_`` in records: that of a helper relation of its other variables."""
+        records_of_atom = [term for term in atom.terms if isinstance(term, Call) and _is_record(term)]
+        if not any(variable.is_wildcard for variable in variables_of(records_of_atom)):
+            return atom
+        variables = dict.fromkeys(variable for variable in variables_of(atom.terms) if not variable.is_wildcard)
+        head = Atom(self.program.helper_name(atom.relation), tuple(variables) or (Constant(0),), atom.span)
+        self.program.helpers.append(self.program.rule(Rule(head, (atom,))))
+        return head
 
     def comparison(
         self, comparison: Comparison, types: TypeOf, body: _Body,

@@ -746,7 +746,8 @@ class Queries(FromClause):
 
         place = self.place
         keys: list[Node] = []
-        for key_node in nodes:
+        for node in nodes:
+            key_node = node.unnest()
             if isinstance(key_node, exp.Literal) and not key_node.is_string:
                 position = int(key_node.this) if str(key_node.this).isdecimal() else 0
                 if not 1 <= position <= len(items):
