@@ -753,14 +753,14 @@ _UNKEPT_REMEDY = (
 
 
 def _reason(error: Exception) -> str:
-    """Return the first line of an error about the only value of a column, without the place of the value."""
+    """Return the first line of an error about the only value of a column."""
     return str(error).splitlines()[0].replace("the column: ", "").replace(" (row 0)", "", 1).rstrip(".")
 
 
-def _failed_expression(shown: str, why: str, cause: BaseException | None) -> CalculationError:
-    """Return the error of an SQL expression; one without a cause in a type of columns has DuckDB's reason."""
+def _failed_expression(call: str, why: str, cause: BaseException | None) -> CalculationError:
+    """Return the error of an SQL expression, with a remedy for its cause."""
     is_unsupported = isinstance(cause, UnsupportedTypeError)
-    failed = CalculationError(shown, why, _UNKEPT_REMEDY if is_unsupported else SQL_REMEDY)
+    failed = CalculationError(call, why, _UNKEPT_REMEDY if is_unsupported else SQL_REMEDY)
     failed.is_unsupported = is_unsupported
     return failed
 

@@ -196,7 +196,9 @@ class Database:
             raise _statement_error(error, len("DESCRIBE ")) from None
 
     def register_answer(self, name: str, table: pa.Table, statement: str) -> pa.Table:
-        """Add a table of the engine's answer to a statement with DuckDB's types of it, where its values fit.
+        """Add a table of the engine's answer to a statement, with DuckDB's types.
+
+        A column whose values do not fit the type keeps its own.
 
         Returns
         -------

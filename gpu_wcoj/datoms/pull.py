@@ -10,7 +10,7 @@ from gpu_wcoj.query.edn.ast import PulledAttribute, PullPattern
 
 ID = ":db/id"
 MAX_LEVELS = 200
-"""Maximum number of entities below each other in a result; Python prints no deeper one."""
+"""Levels of entities below each other in a result, at most, so that Python can print it."""
 _ALL = PullPattern((), is_all=True)
 
 
@@ -47,7 +47,7 @@ def _pulled(store: Store, pattern: PullPattern, entity: int, above: frozenset[in
 
 
 def _value(store: Store, pattern: PullPattern, attribute: PulledAttribute, entity: int, above: frozenset[int]) -> Any:
-    """Return the value of an attribute, or the list of its values; None or an empty list if it has none."""
+    """Return the value of an attribute, or the list of its values; None if it has none."""
     if attribute.name == ID:
         return entity
     schema = store.attribute(attribute.name)
@@ -70,7 +70,10 @@ def _value(store: Store, pattern: PullPattern, attribute: PulledAttribute, entit
 def _inner(
     pattern: PullPattern, attribute: PulledAttribute, is_component: bool
 ) -> tuple[PullPattern | None, PulledAttribute | None]:
-    """Return the pattern of the entities that an attribute refers to, and the attribute with the depth below them."""
+    """Return what is read of the entities that an attribute refers to.
+
+    That is a pattern, or None for their ids, and the attribute with the depth below them, or None.
+    """
     if attribute.pattern is not None or attribute.depth == 0:
         return attribute.pattern or (_ALL if is_component else None), None
     depth = attribute.depth and attribute.depth - 1

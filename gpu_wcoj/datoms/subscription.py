@@ -276,7 +276,7 @@ class Follower:
         )
 
     def refuse_pulls(self) -> None:
-        """Raise if the query pulls patterns: what they read may change without a change of the answer."""
+        """Raise if the query pulls patterns, whose values change without the answer."""
         if any(self.compiled.query.pulls):
             raise UnsupportedError(
                 "a subscription does not follow what 'pull' reads.\n"

@@ -233,7 +233,7 @@ class PullPattern:
 
 @dataclass(frozen=True)
 class FindSpec:
-    """An element of ``:find``: a variable, an aggregate of it, or a pattern that is pulled of the entity.
+    """An element of ``:find``: a variable, an aggregate of it, or a pattern of ``pull``.
 
     Attributes
     ----------

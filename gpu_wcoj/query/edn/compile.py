@@ -712,7 +712,9 @@ class Query:
     pulls: tuple[tuple[Datoms, PullPattern] | None, ...] = ()
 
     def shape_answer(self, rows: Iterable[Row], pulled: Callable[[Datoms, PullPattern, int], Any] | None = None) -> Any:
-        """Return rows of the answer in the shape of ``:find``; `pulled` reads the patterns of ``pull``.
+        """Return rows of the answer in the shape of ``:find``.
+
+        `pulled` reads the patterns of ``pull``.
 
         A relation is a list of tuples or maps, a collection a list. A tuple or a scalar is taken from the first row;
         it is None if the answer is empty.

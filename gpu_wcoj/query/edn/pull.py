@@ -1,4 +1,4 @@
-"""Patterns of ``pull``: the attributes of an entity that are read, and those of the entities behind them."""
+"""Reader of the patterns of ``pull``."""
 
 from __future__ import annotations
 

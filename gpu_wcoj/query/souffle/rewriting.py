@@ -415,7 +415,10 @@ class _RuleRewriting:
         return result
 
     def without_open_parts(self, atom: Atom) -> Atom:
-        """Return a negated atom without ``_`` in records: that of a helper relation of its other variables."""
+        """Return a negated atom without ``_`` in records.
+
+        A helper relation has its other variables.
+        """
         records_of_atom = [term for term in atom.terms if isinstance(term, Call) and _is_record(term)]
         if not any(variable.is_wildcard for variable in variables_of(records_of_atom)):
             return atom

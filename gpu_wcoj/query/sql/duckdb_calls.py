@@ -36,7 +36,7 @@ def _binding(expression: str, kinds: tuple[DataType, ...], text: str, is_window:
 
 
 def _bound(expression: str, kinds: tuple[DataType, ...], text: str, is_window: bool = False) -> sql_expressions.Binding:
-    """Return what DuckDB says of an expression, which is remembered only as long as DuckDB is installed."""
+    """Return what DuckDB says of an expression; it is remembered while DuckDB is there."""
     sql_expressions.require_duckdb(f"'{text}'")
     return _binding(expression, kinds, text, is_window)
 
@@ -132,7 +132,7 @@ class DuckDBCalls(Coercion):
         return branch, sql_call(expression, tuple(map(as_text, values)), kinds, binding.kind)
 
     def _is_stored(self, value: Expression, branch: Branch) -> bool:
-        """Return whether a value is that of a column of a table, so that DuckDB has the same type for it."""
+        """Return whether a value is that of a column of a table, which has DuckDB's type."""
         return any(atom.relation in self.tables and value in atom.terms for atom in branch.atoms)
 
     def _check_texts(self, node: Node, kinds: Iterable[DataType]) -> None:

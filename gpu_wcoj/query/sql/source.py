@@ -725,7 +725,7 @@ def has_query(node: Node) -> bool:
 
 
 def describes_columns(node: Node) -> bool:
-    """Return whether a query or an expression has the type, the name or the position of a column for a value."""
+    """Return whether a query reads the type, the name or the position of a column."""
     from sqlglot import expressions as exp
 
     names = ("pg_typeof", "alias", "stats", "vector_type", "get_type", "can_cast_implicitly")

@@ -52,7 +52,10 @@ def named_tables(node: Node, tables: Iterable[str], place: Place) -> list[str]:
 
 
 def named_columns(node: Node, columns: Iterable[str], place: Place) -> list[str]:
-    """Return the columns of a table that a statement may read: all if it may have a `*`, or a position."""
+    """Return the columns of a table that a statement may read.
+
+    These are all if it may have a `*`, or names a column by its position.
+    """
     from sqlglot import expressions as exp
 
     names = list(columns)
