@@ -56,15 +56,14 @@ def _value(store: Store, pattern: PullPattern, attribute: PulledAttribute, entit
     is_single = not schema.many
     if attribute.is_reverse:
         is_single = schema.component  # a component belongs to one entity
-        ids = sorted(store.entities(attribute.name, entity)) if schema.type == "ref" else []
+        values: list[Any] = sorted(store.entities(attribute.name, entity)) if schema.type == "ref" else []
     else:
-        ids = store.sorted_values(entity, schema)
-    ids = ids[: 1 if is_single else attribute.limit]
+        values = store.sorted_values(entity, schema)
+    values = values[: 1 if is_single else attribute.limit]
     if schema.type == "ref":
         inner, deeper = _inner(pattern, attribute, schema.component and not attribute.is_reverse)
-        ids = [_referred(store, inner, deeper, each, above) for each in ids]
-        ids = [each for each in ids if each]
-    return (ids[0] if ids else None) if is_single else ids
+        values = [found for each in values if (found := _referred(store, inner, deeper, each, above))]
+    return (values[0] if values else None) if is_single else values
 
 
 def _inner(

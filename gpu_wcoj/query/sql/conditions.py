@@ -1041,8 +1041,8 @@ class Conditions(DuckDBCalls):
                 is_null = simplified_call("isnull", nullable(where, value))
                 branches += self.where_true(where, is_null if truth_value == TRUE_VALUE else negated(is_null))
                 continue
-            tested = where.null(value) if truth_value == TRUE_VALUE else where.not_null(value)
-            branches += [] if tested is None else [tested]
+            after = where.null(value) if truth_value == TRUE_VALUE else where.not_null(value)
+            branches += [] if after is None else [after]
         return branches
 
     def _same(self, node: Node, is_same: bool, truth_value: str, scope: Scope, branch: Branch) -> list[Branch]:
