@@ -11,6 +11,7 @@ import re
 import threading
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -81,10 +82,8 @@ def require_duckdb(feature: str) -> None:
     BackendUnavailableError
         If it is not.
     """
-    try:
-        import duckdb  # noqa: F401  # for its absence
-    except ImportError:
-        raise BackendUnavailableError.missing_package(feature, "duckdb", "sql") from None
+    if find_spec("duckdb") is None:
+        raise BackendUnavailableError.missing_package(feature, "duckdb", "sql")
 
 
 def column_name(position: int) -> str:
