@@ -205,7 +205,7 @@ class Tail:
                 _ = self.database.columns(statement)
         except StatementError as error:
             raise self._in_our_words(error, query, text is not None, is_binding=True) from None
-        rewritten = query if describes_columns(query) else self._rewritten(query.copy(), {})
+        rewritten = query if describes_columns(query, self.functions) else self._rewritten(query.copy(), {})
         if len(self.parts) and any(part.worker == "engine" for part in self.parts):
             statement = self._written(rewritten)
             self.place.check_meaning(rewritten, self.source.dialect)

@@ -143,6 +143,15 @@ def test_rows_of_the_engine_have_the_types_of_duckdb_in_what_it_does():
     assert (outcome.worker, outcome.wrong) == ("both", "")
 
 
+def test_a_python_function_hides_one_of_duckdb_that_describes_columns():
+    @gw.function
+    def stats(x: int) -> float:
+        return x / 3
+
+    view = gw.view("SELECT round(stats(a), 1) AS r FROM t", functions=[stats], t={"a": [1, 2]})
+    assert sorted(view.snapshot().rows()) == [(0.3,), (0.7,)]
+
+
 def test_a_value_that_no_column_holds_is_named_with_what_a_view_keeps():
     with pytest.raises(CalculationError) as caught:
         gw.view("SELECT id, to_months(id) AS p FROM emp", tables())

@@ -90,7 +90,7 @@ class DuckDBCalls(Coercion):
         if error is self.place.refused_part or (error is self.place.of_dialect and self.dialect != "duckdb"):
             raise error  # what the dialect means by it may be lost in the translation
         arguments: dict[tuple[Expression, DataType], str] = {}
-        is_of_columns = describes_columns(node)
+        is_of_columns = describes_columns(node, self.functions)
 
         def argument(piece: Node) -> Node | None:
             nonlocal branch

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
+from collections.abc import Collection, Container, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -724,13 +724,22 @@ def has_query(node: Node) -> bool:
     )
 
 
-def describes_columns(node: Node) -> bool:
-    """Return whether a query reads the type, the name or the position of a column."""
+def describes_columns(node: Node, functions: Container[str]) -> bool:
+    """Return whether a query reads the type, the name or the position of a column.
+
+    Parameters
+    ----------
+    functions
+        The names of Python functions in lower case, which hide DuckDB's.
+    """
     from sqlglot import expressions as exp
 
     names = ("pg_typeof", "alias", "stats", "vector_type", "get_type", "can_cast_implicitly")
     found = node.find_all(exp.Typeof, exp.PositionalColumn, exp.Anonymous)
-    return any(not isinstance(part, exp.Anonymous) or part.name.lower() in names for part in found)
+    return any(
+        not isinstance(part, exp.Anonymous) or (part.name.lower() in names and part.name.lower() not in functions)
+        for part in found
+    )
 
 
 def is_unnest(node: Node) -> bool:
