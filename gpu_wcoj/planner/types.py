@@ -723,16 +723,15 @@ class Types:
                 )
 
     def _check_range(self, declared: Mapping[Place, DataType]) -> None:
-        """Raise for a constant of a head or fact outside the integers of its column's declared type."""
+        """Raise for a constant of a head or fact that its column's declared type does not hold."""
         for place, kind in declared.items():
             if kind.family in ("integer", "decimal"):
-                lowest, highest = kind.code_range
+                low, high = (Decimal(code).scaleb(-(kind.scale or 0)) for code in kind.code_range)
                 for rule, value in self._stored.get(place, ()):
                     if _holding(kind, value) != kind:
                         says = "a fact of the text" if rule is None else f"'{rule}'"
                         raise TypeMismatchError.with_parts(
-                            f"{self._label(place)} is declared as '{kind}', {lowest} to {highest}, and {says} has "
-                            f"{value}",
+                            f"{self._label(place)} is declared as '{kind}', {low} to {high}, and {says} has {value}",
                             subject=place[0],
                             got=value,
                             remedy="Declare another type.",

@@ -215,6 +215,7 @@ def test_facts(text, kinds, rows):
     ("text", "match"),
     [
         (".decl h(x: int8)\nh(300).", "column 0 is declared as 'int8', -128 to 127, and .* has 300"),
+        (".decl h(x: decimal(4, 2))\nh(1.125m).", "declared as 'decimal128.4, 2.', -99.99 to 99.99, and .* has 1.125"),
         (".decl h(x: uint8)\nh(-1) :- r(_).", "column 0 is declared as 'uint8', 0 to 255, and .* has -1"),
         ('.decl h(x: int8)\nh("a").', "is of type 'int8', and a fact of the text gives it 'a'"),
         ('.decl h(x: date32)\nh("tomorrow").', "the constant 'tomorrow' is not a value of type 'date32"),
