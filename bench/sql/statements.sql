@@ -1171,7 +1171,6 @@ SELECT a, sum(v) AS s, sum(sum(v)) OVER (ORDER BY a NULLS FIRST) AS r FROM pairs
 SELECT a, max(v) - min(v) AS d, count(v) AS n, count(*) AS m FROM pairs GROUP BY a HAVING max(v) IS NOT NULL;
 SELECT p.a, q.b FROM pairs p LEFT JOIN pairs q ON p.b = q.a AND q.v > 5 WHERE q.b IS NULL OR q.b < p.a;
 SELECT (SELECT min(v) FROM pairs) AS lo, (SELECT max(v) FROM pairs WHERE a = 1) AS hi, (SELECT v FROM pairs WHERE a = 99) AS none;
-SELECT v FROM (VALUES (1, 'a'), (2, 'b'), (NULL, 'c')) t(v, w) JOIN pairs p ON p.a = t.v;
 SELECT t.w, count(p.v) AS n FROM (VALUES (1, 'a'), (2, 'b'), (9, 'c')) t(v, w) LEFT JOIN pairs p ON p.a = t.v GROUP BY t.w;
 SELECT count(*) AS n FROM pairs WHERE a > (SELECT avg(a) FROM pairs) AND v IS NOT NULL;
 SELECT x.a FROM (SELECT a, count(*) AS n FROM pairs GROUP BY a) x JOIN (SELECT max(n) AS m FROM (SELECT a, count(*) AS n FROM pairs GROUP BY a)) y ON x.n = y.m;
