@@ -747,7 +747,7 @@ class Queries(FromClause):
         place = self.place
         keys: list[Node] = []
         for node in nodes:
-            key_node = node.unnest()
+            key_node = node.unnest() if isinstance(node, exp.Paren) else node  # a query stays one
             if isinstance(key_node, exp.Literal) and not key_node.is_string:
                 position = int(key_node.this) if str(key_node.this).isdecimal() else 0
                 if not 1 <= position <= len(items):
