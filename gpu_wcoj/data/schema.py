@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import cached_property
 from typing import Final, Literal
 
@@ -531,3 +532,28 @@ def declared_type(text: str) -> str:
             f"{nearest(_ELSEWHERE.get(text.lower(), text), spellings)}"
         ) from None
     return name
+
+
+def integer_of(value: int) -> DataType:
+    """Return the narrowest integer type of a value.
+
+    Examples
+    --------
+    >>> integer_of(-128).name, integer_of(128).name
+    ('int8', 'int16')
+    """
+    bits = next(bits for bits in (8, 16, 32, 64) if -(2 ** (bits - 1)) <= value < 2 ** (bits - 1))
+    return DataType(f"int{bits}")
+
+
+def digits_of(value: int | Decimal) -> tuple[int, int]:
+    """Return precision and scale of the narrowest decimal that holds a number.
+
+    Examples
+    --------
+    >>> digits_of(Decimal("12.50")), digits_of(300), digits_of(Decimal("1E-3"))
+    ((4, 2), (3, 0), (3, 3))
+    """
+    _, digits, exponent = Decimal(value).as_tuple()
+    scale = max(0, -int(exponent))
+    return max(len(digits) + max(0, int(exponent)), scale), scale

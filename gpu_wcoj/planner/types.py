@@ -8,7 +8,7 @@ from decimal import Decimal
 from functools import partial
 
 from gpu_wcoj.arrow.constants import encode_constant
-from gpu_wcoj.data.schema import FULL, FULL_UINT64, INT64, MAX_DIGITS, DataType, decimal_of
+from gpu_wcoj.data.schema import FULL, FULL_UINT64, INT64, MAX_DIGITS, DataType, decimal_of, digits_of, integer_of
 from gpu_wcoj.errors import TypeMismatchError
 from gpu_wcoj.query.constant_folding import is_spelled
 from gpu_wcoj.query.ir import (
@@ -308,15 +308,11 @@ def _numbers(call: Call, kinds: Sequence[DataType | None], rule: object) -> list
 
 
 def _kind_of_number(value: object) -> DataType:
-    """Return the type of a constant beside integers and decimals."""
-    return decimal_kind(value) if isinstance(value, (float, Decimal)) else _integer_kind(value)
-
-
-def _integer_kind(value: object) -> DataType:
-    """Return the narrowest integer type, so that decimals keep their digits."""
+    """Return the type of a constant beside integers and decimals, which keep their digits."""
+    if isinstance(value, (float, Decimal)):
+        return decimal_kind(value)
     assert isinstance(value, int)
-    bits = next(bits for bits in (8, 16, 32, 64) if -(2 ** (bits - 1)) <= value < 2 ** (bits - 1))
-    return DataType(f"int{bits}")
+    return integer_of(value)
 
 
 def decimal_kind(value: float | Decimal) -> DataType:
@@ -332,7 +328,7 @@ def decimal_kind(value: float | Decimal) -> DataType:
     >>> decimal_kind(0.05).name, decimal_kind(Decimal("12.50")).name
     ('decimal128(2, 2)', 'decimal128(4, 2)')
     """
-    precision, scale = _digits_of(Decimal(repr(value)) if isinstance(value, float) else value)
+    precision, scale = digits_of(Decimal(repr(value)) if isinstance(value, float) else value)
     if precision > MAX_DIGITS:
         raise TypeMismatchError.with_parts(
             f"the constant {value} has {precision} digits, and decimals have at most {MAX_DIGITS}",
@@ -380,14 +376,6 @@ def type_of_constants(values: Sequence[object]) -> DataType:
     scales = [kind.digits[1] for kind in kinds]
     wholes = [len(str(abs(int(value)))) for value in values if isinstance(value, (int, Decimal))]
     return decimal_of(max(wholes) + max(scales), max(scales)) if max(wholes) + max(scales) <= MAX_DIGITS else DOUBLE
-
-
-def _digits_of(value: int | Decimal) -> tuple[int, int]:
-    """Return precision and scale of the narrowest decimal that holds a number."""
-    _, digits, exponent = Decimal(value).as_tuple()
-    assert isinstance(exponent, int)
-    scale = max(0, -exponent)
-    return max(len(digits) + max(0, exponent), scale), scale
 
 
 def _decimal_of(call: Call, types: Sequence[DataType], rule: object) -> DataType:
@@ -523,7 +511,7 @@ def _holding(kind: DataType, value: object) -> DataType:
         return kind if lowest <= value <= highest else kind.common(INT64)
     if not isinstance(value, (int, Decimal)) or type(value) is bool or kind.family == "integer":
         return kind
-    (precision, scale), (held, held_scale) = _digits_of(value), kind.digits
+    (precision, scale), (held, held_scale) = digits_of(value), kind.digits
     if scale <= held_scale and precision - scale <= held - held_scale:
         return kind
     return kind.common(DataType(f"decimal128({precision}, {scale}){FULL * (precision > MAX_DIGITS)}"))

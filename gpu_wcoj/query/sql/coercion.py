@@ -13,7 +13,7 @@ from gpu_wcoj.data.schema import FULL, INT64, INTERVAL, MAX_DIGITS, MAX_WIDE_DIG
 from gpu_wcoj.errors import counted
 from gpu_wcoj.query.constant_folding import is_spelled
 from gpu_wcoj.query.ir import CHECKED, NULL, TRUE, Call, Constant, Expression, Variable
-from gpu_wcoj.query.sql.scope import DATE, Branch, RuleWriter, Values, as_text, digits_of, is_date, literal
+from gpu_wcoj.query.sql.scope import DATE, Branch, RuleWriter, Values, as_text, digits_of_constant, is_date, literal
 from gpu_wcoj.query.sql.source import check_parts, describe_node
 from gpu_wcoj.user_functions import SQL_CALL, Function, SqlFunction
 
@@ -110,7 +110,7 @@ def _kind_of_digits(value: Expression) -> str | None:
     """Return the narrowest decimal type of a constant; None for other values, and for floats."""
     if not isinstance(value, Constant) or not isinstance(value.value, (int, Decimal)) or type(value.value) is bool:
         return None
-    precision, scale = digits_of(value.value)
+    precision, scale = digits_of_constant(value.value)
     return f"decimal128({precision}, {scale})" if precision <= MAX_WIDE_DIGITS else None
 
 

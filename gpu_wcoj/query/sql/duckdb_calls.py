@@ -19,7 +19,7 @@ from gpu_wcoj.data.schema import INT64, DataType
 from gpu_wcoj.errors import GpuWcojError, TypeMismatchError, UnsupportedError
 from gpu_wcoj.query.ir import NULL, Call, Constant, Expression, variables_of
 from gpu_wcoj.query.sql.coercion import CLOCK, INSTEAD, Coercion, group_of, sql_call
-from gpu_wcoj.query.sql.scope import DATE, TIMES, Branch, Case, GroupedScope, Scope, as_text, digits_of
+from gpu_wcoj.query.sql.scope import DATE, TIMES, Branch, Case, GroupedScope, Scope, as_text, digits_of_constant
 from gpu_wcoj.query.sql.source import describes_columns
 
 if TYPE_CHECKING:
@@ -249,7 +249,7 @@ class DuckDBCalls(Coercion):
     def _type_of(self, value: Expression, piece: Node, node: Node) -> DataType:
         """Return the type of an argument."""
         if isinstance(value, Constant) and isinstance(value.value, Decimal):
-            precision, scale = digits_of(value.value)
+            precision, scale = digits_of_constant(value.value)
             return DataType(f"decimal128({precision}, {scale})")
         name = self.kind(as_text(value))
         if name is None or name == "decimal":

@@ -13,7 +13,7 @@ from decimal import Decimal
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from gpu_wcoj.data.schema import DataType, decimal_of
+from gpu_wcoj.data.schema import DataType, decimal_of, digits_of, integer_of
 from gpu_wcoj.errors import ColumnError, UnknownRelationError, UnsupportedError, UnsupportedTypeError
 from gpu_wcoj.query.constant_folding import holds, simplified_call
 from gpu_wcoj.query.ir import (
@@ -812,7 +812,7 @@ def _decimal_of(call: Call, kinds: Sequence[str | None]) -> str:
     digits = []
     for argument, kind in zip(call.arguments, kinds, strict=True):
         if isinstance(argument, Constant) and isinstance(argument.value, (int, Decimal)):
-            digits.append(digits_of(argument.value))
+            digits.append(digits_of_constant(argument.value))
         elif kind is None or kind == "decimal":
             return "decimal"
         else:
@@ -825,20 +825,15 @@ def _decimal_of(call: Call, kinds: Sequence[str | None]) -> str:
     return decimal_of(n_before + scale + (call.op in "+-" and len(digits) > 1), scale).name
 
 
-def digits_of(value: int | Decimal) -> tuple[int, int]:
+def digits_of_constant(value: int | Decimal) -> tuple[int, int]:
     """Return precision and scale of the narrowest decimal, or of those of the narrowest integer.
 
     Examples
     --------
-    >>> digits_of(Decimal("12.50")), digits_of(300)
+    >>> digits_of_constant(Decimal("12.50")), digits_of_constant(300)
     ((4, 2), (5, 0))
     """
-    if isinstance(value, int):
-        bits = next(bits for bits in (8, 16, 32, 64) if -(2 ** (bits - 1)) <= value < 2 ** (bits - 1))
-        return DataType(f"int{bits}").digits
-    _, digits, exponent = value.as_tuple()
-    scale = max(0, -int(exponent))
-    return max(len(digits) + max(0, int(exponent)), scale), scale
+    return integer_of(value).digits if isinstance(value, int) else digits_of(value)
 
 
 # Literals: numbers, texts, dates, and constant date arithmetic.
