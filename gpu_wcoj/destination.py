@@ -55,7 +55,8 @@ def force_names(path: Path) -> None:
             force(handle)
 
 
-_URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/+")
+_URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/+")
+"""Matches the beginning of a URL; one letter is a drive of Windows."""
 
 
 def folder_path(

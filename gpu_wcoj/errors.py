@@ -804,8 +804,9 @@ def _misuse(
     callers = frames[0].f_back
     if _is_users(frames[-1]) or callers is None or not _is_users(callers):
         return None
+    signature = inspect.signature(function)
     try:
-        given = inspect.signature(function).bind(*arguments, **options).arguments
+        given = signature.bind(*arguments, **options).arguments
     except TypeError:
         owner = type(arguments[0]) if arguments else None
         made_by = getattr(owner, "_made_by", None)
@@ -816,10 +817,15 @@ def _misuse(
         kinds = typing.get_type_hints(function)
     except (NameError, TypeError):  # a name that type checkers alone import
         return None
-    for name, value in given.items():
-        if name in kinds and not _fits(value, kinds[name]):
-            declared = str(function.__annotations__[name])
-            return UsageError.wrong_type(f"the argument '{name}' of {function.__qualname__}()", value, declared)
+    for name, argument in given.items():
+        kind = signature.parameters[name].kind
+        values = (
+            argument.values() if kind is kind.VAR_KEYWORD else argument if kind is kind.VAR_POSITIONAL else [argument]
+        )
+        for value in values:
+            if name in kinds and not _fits(value, kinds[name]):
+                declared = str(function.__annotations__[name])
+                return UsageError.wrong_type(f"the argument '{name}' of {function.__qualname__}()", value, declared)
     return None
 
 

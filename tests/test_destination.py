@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from gpu_wcoj.cli.main import main
-from gpu_wcoj.destination import identity, replacing
+from gpu_wcoj.destination import folder_path, identity, replacing
 from gpu_wcoj.errors import OutputFileError, UsageError
 from gpu_wcoj.files.output import OutputSpec, check_apart, write_columns, write_whole
 from tests.helpers.command_line import COMMAND, ENVIRONMENT, complaint
@@ -286,6 +286,16 @@ def test_explain_writes_through_links_and_to_pipes(folder: Path, capfd: pytest.C
     if Path("/dev/full").exists():
         message = complaint(capfd, "explain", folder / "p.dl", "--output", "/dev/full")
         assert "'/dev/full' cannot be written: No space left" in message
+
+
+@pytest.mark.parametrize("path", ["s3://bucket/state", "hdfs:/state", "file:///state"])
+def test_urls_of_stores_are_refused(path: str):
+    with pytest.raises(UsageError, match="expected a path of a local or mounted file system"):
+        folder_path(path)
+
+
+def test_the_drive_of_a_path_is_not_a_store():
+    assert folder_path("C:/data/state") == Path("C:/data/state").absolute()
 
 
 @pytest.mark.parametrize("name", ["../escaped", "a/b", ".run", ".."])

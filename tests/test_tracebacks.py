@@ -151,6 +151,10 @@ MISUSES: dict[str, tuple[Callable[[], object], str]] = {
         r"'other' of ZSet.plus.. .*got list .*expected ZSet",
     ),
     "mark": (lambda: api.Program(PROGRAM).return_to(None), "'mark' of Program.return_to.. has the wrong type"),
+    "arguments in a list": (
+        lambda: api.streams.Circuit().add(api.streams.Operator(), 3),
+        "'inputs' of Scope.add.. has the wrong type: got int .3., expected Stream",
+    ),
     "elements": (lambda: api.ZSet.from_dict({1: 1}), "the key of from_dict has the wrong type: got int"),
     "sink": (lambda: api.Program(PROGRAM).step_pieces({"e": [(1,)]}, None), "'sink' of Program.step_pieces"),
     "array of names": (lambda: api.Program(PROGRAM, backend=np.zeros(2)), "backend=.* is not allowed"),
