@@ -12,6 +12,7 @@ from rich.table import Table
 import gpu_wcoj.costs
 from bench.costs.measure import measure
 from bench.engine import machine
+from gpu_wcoj.destination import replacing
 
 RESULTS = Path(__file__).parents[1] / "results"
 TABLE = Path(gpu_wcoj.costs.__file__)
@@ -58,7 +59,9 @@ def main(*, write: bool = False, output: Path | None = RESULTS) -> None:
         path = machine.store(output, "costs", described, table=stored, measured=costs)
         console.print(f"Written to {path}")
     if write:
-        TABLE.write_text(rewritten(TABLE.read_text(encoding="utf-8"), costs), encoding="utf-8")
+        text = rewritten(TABLE.read_text(encoding="utf-8"), costs)
+        with replacing(TABLE) as file:
+            file.write(text.encode())
         console.print(f"Written to {TABLE}; git diff shows what changed.")
 
 

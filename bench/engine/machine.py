@@ -6,10 +6,12 @@ import json
 import os
 import platform
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
+
+from gpu_wcoj.destination import force, replacing
 
 LIBRARIES = ("numpy", "pyarrow", "numba", "llvmlite", "duckdb", "python-graphblas", "suitesparse-graphblas")
 ROOT = Path(__file__).parents[2]
@@ -34,9 +36,16 @@ def store(folder: Path, name: str, described: dict[str, object], **content: obje
     """Write a record, with what `describe` returned before the measurement, and return its path."""
     document = {"machine": described | {"load_average_after": os.getloadavg()[0]}, **content}
     path = folder / f"{name}-{str(described['date'])[:10]}-{str(described['commit']).replace('+', '-')}.json"
-    folder.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(document, indent=1) + "\n")
+    write_json(path, document)
     return path
+
+
+def write_json(path: Path, document: Mapping[str, object]) -> None:
+    """Write a document whole or not at all; NumPy's numbers are floats. A missing folder is made."""
+    with replacing(path) as file:
+        file.write((json.dumps(document, indent=1, ensure_ascii=False, default=float) + "\n").encode())
+        file.flush()
+        force(file.fileno())
 
 
 def commit() -> str:

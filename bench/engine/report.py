@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,6 +10,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from bench.engine import machine
 from bench.engine.graph import Graph
 from bench.engine.measure import Measurement
 from bench.engine.rows import MAX_DELETION_RATIO, MAX_WORST_RATIO, MIN_TWO_THREADS_SPEEDUP, Target
@@ -49,11 +49,11 @@ def write_json(
     measurements: Sequence[Measurement],
     yardstick_seconds: float,
     graph: Graph,
-    machine: dict[str, object],
+    described: dict[str, object],
 ) -> None:
     """Write everything that was measured."""
     document = {
-        "machine": machine,
+        "machine": described,
         "graph": {
             "scale": graph.scale,
             "directed_edges": graph.n_directed,
@@ -66,8 +66,7 @@ def write_json(
         "peak_rss_bytes": peak_bytes(),
         "rows": [_record(measurement, yardstick_seconds, graph) for measurement in measurements],
     }
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(document, indent=1) + "\n")
+    machine.write_json(path, document)
 
 
 def _record(measurement: Measurement, yardstick_seconds: float, graph: Graph) -> dict[str, object]:

@@ -12,9 +12,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from bench.engine.machine import write_json
 from bench.gpu import crossover, full, hub, large_streams, primitives, probes, streams17
 from bench.gpu.place import Place, find
-from bench.gpu.report import RESULTS, Options, Report, write_json
+from bench.gpu.report import RESULTS, Options, Report
 
 PARTS: dict[str, Callable[[Place, Options, Report], None]] = {
     "primitives": primitives.run,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 import traceback
 from collections.abc import Callable
@@ -10,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from bench.engine.machine import write_json
 from bench.gpu.place import Place
-from gpu_wcoj.destination import replacing
 
 RESULTS = Path(__file__).parents[1] / "results"
 
@@ -126,12 +125,6 @@ class Report:
         """Write the file anew."""
         if self.path is not None:
             write_json(self.path, {"machine": self.place.described(), "parts": [self.document()]})
-
-
-def write_json(path: Path, document: dict[str, Any]) -> None:
-    """Write a document, wholly or not at all."""
-    with replacing(path) as file:
-        file.write((json.dumps(document, indent=1, default=float) + "\n").encode())
 
 
 def against(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, get_args
@@ -17,7 +17,6 @@ from bench.rivals.arriving import HUB, generate
 from bench.rivals.tick import Run, check
 from bench.suite.memory import held_bytes
 from gpu_wcoj.cli.run import LateBar
-from gpu_wcoj.destination import replacing
 
 RESULTS = Path(__file__).parents[1] / "results"
 LIBRARIES = ("numpy", "pyarrow", "numba", "llvmlite")
@@ -106,15 +105,9 @@ def main(
                     record["compared"].append(runs[-1].beside(runs[1]))
                     print(json.dumps(record["compared"][-1]), flush=True)
                 if output is not None:
-                    _write(record, output / name)
+                    machine.write_json(output / name, record)  # now, so that a contender that fails loses no other
     if output is not None:
         print(f"written to {output / name}")
-
-
-def _write(record: Mapping[str, Any], path: Path) -> None:
-    """Whole or not at all; it is written whenever a contender has ended, so that nothing is lost."""
-    with replacing(path) as file:
-        file.write((json.dumps(record, indent=2) + "\n").encode())
 
 
 if __name__ == "__main__":

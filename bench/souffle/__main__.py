@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -53,8 +52,7 @@ def main(*, output: Path | None = RESULTS) -> None:
     if output is not None:
         date = str(described["date"])[:10]
         path = output / f"souffle-{date}-{described['commit']}.json"
-        text = json.dumps({"machine": described, "share": share, "results": results}, indent=1, ensure_ascii=False)
-        path.write_text(text + "\n")
+        machine.write_json(path, {"machine": described, "share": share, "results": results})
         console.print(f"written to {path}")
 
 

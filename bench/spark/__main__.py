@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import tempfile
 from collections.abc import Iterator
@@ -98,9 +97,8 @@ def main(
     _print(console, rows, kept)
     day, commit = str(described["date"])[:10], str(described["commit"]).replace("+", "-")
     path = output / f"spark-{day}-{commit}-scale{scale}.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
     about = {**described, "spark": spark.version, "memory": memory, "load_after": os.getloadavg()[0]}
-    path.write_text(json.dumps({"machine": about, "joins": rows, "views": kept}, indent=1) + "\n")
+    machine.write_json(path, {"machine": about, "joins": rows, "views": kept})
     console.print(f"Written to {path}")
     spark.stop()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import statistics
 import tempfile
@@ -124,7 +123,6 @@ def main(
     spark.stop()
     day, commit = str(described["date"])[:10], str(described["commit"]).replace("+", "-")
     path = output / f"spark-flat-{day}-{commit}.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
     load = [one["load"] for one in found]
     summary = {
         "minutes": minutes, "every": every, "rows": rows, "held": held, "batches": len(found),
@@ -133,7 +131,7 @@ def main(
     }  # fmt: skip
     keys = ("batch", "rows", "seconds", "state_bytes", "resident_bytes", "processor_seconds", "load")
     batches = [{key: one[key] for key in keys if key in one} for one in found]
-    path.write_text(json.dumps({"machine": described, **summary, "each": batches}) + "\n")
+    machine.write_json(path, {"machine": described, **summary, "each": batches})
     _plot(found, path.with_suffix(".svg"))
     shown.print(summary)
     shown.print(f"Written to {path}")

@@ -8,13 +8,13 @@ checks the answers, the others are timed.
 from __future__ import annotations
 
 import json
-import os
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from bench.engine.machine import write_json
 from bench.suite.built import built
 
 SCHEMA = 1
@@ -352,15 +352,8 @@ class Document:
         return tuple(name for name in self.planned if name not in self.done)
 
     def write(self, path: Path) -> None:
-        """Write it as JSON, whole or not at all: whoever reads the path finds this document or the one before."""
-        path = path.resolve()  # a link stays one
-        path.parent.mkdir(parents=True, exist_ok=True)
-        new = path.with_name(f".{path.name}.{os.getpid()}.new")
-        with new.open("w") as file:
-            file.write(json.dumps(asdict(self), indent=1) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        new.replace(path)
+        """Write it as JSON: whoever reads the path finds this document or the one before."""
+        write_json(path, asdict(self))
 
     @classmethod
     def read(cls, path: Path) -> Document:
