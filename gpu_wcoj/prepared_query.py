@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from gpu_wcoj.arrow.table import columns_by_name, is_frame, type_names
-from gpu_wcoj.data.schema import INTERVAL, DataType, declared_type
+from gpu_wcoj.data.schema import INTERVAL, NO_TYPE, DataType, declared_type
 from gpu_wcoj.engine.ingest import are_numbered, merge_relations, read_change, with_file
 from gpu_wcoj.engine.options import VIEW_KEYWORDS, ProgramOptions, validate_flag, validate_schema
 from gpu_wcoj.errors import (
@@ -472,7 +472,8 @@ def _tables(
     for name, data in relations.items():
         if isinstance(data, ZSet):
             tables[name] = {
-                column_name: column.type.name for column_name, column in zip(data.names, data.columns, strict=True)
+                column_name: None if column.type.name == NO_TYPE else column.type.name
+                for column_name, column in zip(data.names, data.columns, strict=True)
             }
         else:
             tables[name] = type_names(data, f"relation '{name}'")

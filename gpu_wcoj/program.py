@@ -18,7 +18,7 @@ from gpu_wcoj.circuit.circuit import TickResult
 from gpu_wcoj.circuit.operator import ChangeCount, count_answer_rows
 from gpu_wcoj.data.column import Column, Dictionary, dictionary_of, read_only
 from gpu_wcoj.data.rows import Row
-from gpu_wcoj.data.schema import INT64, DataType
+from gpu_wcoj.data.schema import INT64, NO_TYPE, DataType
 from gpu_wcoj.engine.compile import CompiledProgram, Compiler, stored_columns
 from gpu_wcoj.engine.ingest import (
     Incoming,
@@ -206,6 +206,15 @@ def pieces_of(phases: Sequence[PhaseRows], n_rows: int) -> Iterator[Piece]:
             cut = slice(begin, begin + n_rows)
             weights = phase.weights if isinstance(phase.weights, int) else phase.weights[cut]
             yield Piece([column[cut] for column in phase.columns], weights)
+
+
+def _without_assumed(zset: ZSet, kinds: Sequence[DataType | None]) -> ZSet:
+    """Return a Z-set whose columns have no type where it is unknown."""
+    columns = (
+        column if kind is not None else Column(DataType(NO_TYPE), column.stored, column.stored_valid)
+        for column, kind in zip(zset.columns, kinds, strict=True)
+    )
+    return ZSet(zset.names, tuple(columns), zset.stored_weights, zset.weight_name, zset.backend)
 
 
 def as_zset(
@@ -1577,7 +1586,7 @@ class Program(Inspected):
             tick = self._ledger.state.report.tick
             sizes = [len(dictionary) for dictionary in self.dictionaries]
             try:
-                program.load(self._input_rows(program.inputs))
+                program.load(self._input_rows(program.inputs, assumes_types=False))
             except BaseException:
                 self._ticking.forget(sizes)
                 raise
@@ -1587,8 +1596,13 @@ class Program(Inspected):
 
         return self._ledger.turns.run("changing the rules", build)
 
-    def input_rows(self) -> dict[str, ZSet]:
+    def input_rows(self, *, assumes_types: bool = True) -> dict[str, ZSet]:
         """Return the rows of inputs; inputs whose types no row has determined are left out.
+
+        Parameters
+        ----------
+        assumes_types
+            Whether columns of nulls that have no type yet are int64. Otherwise the rows are for another program.
 
         Examples
         --------
@@ -1597,10 +1611,10 @@ class Program(Inspected):
         >>> program.input_rows()["edge"].rows()
         [((1, 2), 1), ((2, 3), 1)]
         """
-        return self._ledger.turns.run("reading the inputs", lambda: self._input_rows(self.inputs))
+        return self._ledger.turns.run("reading the inputs", lambda: self._input_rows(self.inputs, assumes_types))
 
-    def _input_rows(self, names: Sequence[str]) -> dict[str, ZSet]:
-        """Return the rows of inputs; inputs whose types no row has determined are left out."""
+    def _input_rows(self, names: Sequence[str], assumes_types: bool) -> dict[str, ZSet]:
+        """Return the rows of inputs; see `input_rows`."""
         sides = self._ledger.settle()
         if sides is None:
             return {}
@@ -1612,8 +1626,27 @@ class Program(Inspected):
                 continue
             columns, weights = circuit.sources[relation].rows()
             if len(weights) or types.type_of(relation, 0) is not None:
-                rows[name] = self._outgoing.as_zset(relation, [PhaseRows(columns, weights)], circuit.backend)
+                zset = self._outgoing.as_zset(relation, [PhaseRows(columns, weights)], circuit.backend)
+                kinds = [types.type_of(relation, i) for i in range(len(zset.columns))]
+                rows[name] = zset if assumes_types else _without_assumed(zset, kinds)
         return rows
+
+    def outlines(self) -> dict[str, ZSet]:
+        """Return the inputs and heads without rows; columns whose types no row has determined have none.
+
+        Examples
+        --------
+        >>> program = Program("path(a, c) :- edge(a, b), edge(b, c).")
+        >>> program.load({"edge": [(1, None)]})
+        >>> [column.type.name for column in program.outlines()["edge"].columns]
+        ['int64', 'nulls']
+        """
+        lowered = self._lowered
+        types = self._lowering.types_as_written(self._ledger.present.types if lowered is None else lowered.types)
+        return {
+            name: _without_assumed(self.empty(name), [types.assumed(name, i) for i in range(self._arity[name])])
+            for name in (*self.inputs, *self.heads)
+        }
 
     def checkpoint(self, path: str | PathLike[str], *, extra: Mapping[str, Any] | None = None) -> None:
         """Store the state in a folder for `restore`; the folder gets all of it or nothing.

@@ -411,10 +411,8 @@ class Connection(NotCopied, SeveralAnswers):
 
     def _visible(self) -> dict[str, ZSet]:
         """Return the relations and views of the program without their rows."""
-        present = self._program
-        if present is None:
-            return {}
-        return {name: present.empty(name) for name in (*present.inputs, *present.heads) if "#" not in name}
+        outlines = {} if self._program is None else self._program.outlines()
+        return {name: outline for name, outline in outlines.items() if "#" not in name}
 
     def _program_with(
         self, source: QuerySource, new_tables: Mapping[str, Any], name: str | None, outputs: Sequence[str] | None
@@ -524,7 +522,7 @@ class Connection(NotCopied, SeveralAnswers):
                         )
                 self._program = self.program.with_rules(rules, outputs)
             else:
-                self._tables, self._program = self.program.input_rows(), None
+                self._tables, self._program = self.program.input_rows(assumes_types=False), None
             self._views = remaining
             dropped.detach()
 

@@ -495,3 +495,18 @@ def test_a_table_without_columns_that_the_first_view_does_not_read(table):
         connection.view("ends(b) :- edge(_, b).")
     assert connection.view("named(a) :- edge(a, _), label(a).").rows() == []
     assert connection.apply(label=[(1,)])["named"].rows() == [((1,), 1)]
+
+
+@pytest.mark.parametrize("change", ["add a view", "drop a view", "drop the last view"])
+def test_nulls_without_a_type_have_none_after_views_have_changed(change: str):
+    connection = gw.connect(t={"a": [None, None], "k": [1, 2]}, bag=True)
+    first = connection.view("SELECT a, k FROM t", name="first")
+    if change != "drop the last view":
+        connection.view("SELECT count(*) AS n FROM first WHERE a = 'x'", name="second")
+    if change == "drop a view":
+        connection.drop("second")
+    elif change == "drop the last view":
+        first.close()
+        first = connection.view("SELECT a, k FROM t WHERE a IS NULL OR a = 'x'", name="first")
+    connection.apply(t={"a": ["x"], "k": [1]})
+    assert first.snapshot().rows() == [(None, 1), (None, 2), ("x", 1)]
