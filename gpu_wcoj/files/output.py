@@ -106,6 +106,8 @@ class ChangeWriter:
             yield
             for file in self._open.values():
                 file.finish()
+            for file in self._open.values():  # now all are complete
+                file.publish()
         except BaseException:
             for file in self._open.values():
                 file.discard()
@@ -313,14 +315,13 @@ class _TickFile(ParquetFile):
         ticks = pa.repeat(pa.scalar(self._tick, pa.int64()), table.num_rows)
         super().add(table.append_column(name, ticks))
 
-    def finish(self) -> tuple[int, int, str]:
-        """See `ParquetFile.finish`."""
-        finished = super().finish()
+    def publish(self) -> None:
+        """Give the finished file its name."""
         with self._writing():
             self.path.replace(self._final)
+            self.path = self._final
             if self._is_durable:
                 force_names(self._final.parent)
-        return finished
 
     def unwritable(self, error: OSError) -> OutputFileError:
         """See `ParquetFile.unwritable`."""

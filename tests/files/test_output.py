@@ -67,6 +67,21 @@ def test_a_file_that_cannot_grow_is_named_and_leaves_nothing(tmp_path: Path):
     assert len(list((tmp_path / "out").glob("*/tick-000000000.parquet"))) == 2
 
 
+def test_no_file_of_a_tick_is_left_if_another_one_cannot_grow(tmp_path: Path):
+    writer = ChangeWriter(tmp_path / "out", ["few", "many"])
+    many = _Piece(pa.table({"a": np.random.default_rng(1).integers(0, 1 << 60, 5000)}))
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, before[1]))
+    try:
+        with pytest.raises(OutputFileError, match="many/tick-000000000.parquet' cannot be written: File too large"):
+            with writer.tick(0):
+                writer.write("few", _Piece(pa.table({"a": [1]})))
+                writer.write("many", many)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert [path for path in (tmp_path / "out").rglob("*") if path.is_file()] == []
+
+
 def _write_both(writer: ChangeWriter, piece: _Piece) -> None:
     with writer.tick(0):
         writer.write("tri", piece)
