@@ -124,6 +124,8 @@ _MAKERS = {
 
 def _parsed(name: str) -> pa.DataType:
     """Return the nested type of Arrow with that text."""
+    if name == "struct<>":
+        return pa.struct([])
     outer, _, inner = name.partition("<")
     inner, _, size = inner.rpartition(">")
     if not inner or (size and outer != "fixed_size_list"):

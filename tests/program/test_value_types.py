@@ -396,3 +396,12 @@ def test_nan_of_pandas_is_null_in_columns_of_integers(caplog):
 def test_fields_that_cannot_be_spelled_are_refused_by_name():
     with pytest.raises(UnsupportedTypeError, match="column 'd': type .* has fields with names that are not supported"):
         gw.query("SELECT d FROM r", r=pa.table({"d": [{"a, b: c": 1}]}))
+
+
+def test_structs_without_fields_are_values():
+    kind = pa.struct([])
+    table = pa.table({"d": pa.array([{}, None, {}], kind), "l": pa.array([[{}], [], None], pa.list_(kind))})
+    assert gw.query("SELECT * FROM r", r=table).rows() == [(None, []), ({}, None), ({}, [{}])]
+    view = gw.view("SELECT d, count(*) AS n FROM r GROUP BY d", r=table)
+    assert view.apply(r=table.slice(1, 1)).rows() == [((None, 1), -1), ((None, 2), 1)]
+    assert view.snapshot().to_arrow().column("d").type == kind
