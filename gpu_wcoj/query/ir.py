@@ -983,10 +983,11 @@ class Rules:
         """
         program = added.renamed(_Union(self, added, prefix).names)
         declared = {declaration.relation for declaration in self.declarations}
+        present = {*self.heads}
         kinds = ("input", "limitsize")
         directives = [one for one in program.directives if one.kind in kinds and one not in self.directives]
         return Rules(
-            tuple(dict.fromkeys([*self.rules, *program.rules])),
+            (*self.rules, *(rule for rule in program.rules if rule.head.relation not in present)),
             (*self.declarations, *(one for one in program.declarations if one.relation not in declared)),
             (*self.outputs, *program.outputs),
             directives=(*self.directives, *directives),

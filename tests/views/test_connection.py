@@ -510,3 +510,17 @@ def test_nulls_without_a_type_have_none_after_views_have_changed(change: str):
         first = connection.view("SELECT a, k FROM t WHERE a IS NULL OR a = 'x'", name="first")
     connection.apply(t={"a": ["x"], "k": [1]})
     assert first.snapshot().rows() == [(None, 1), (None, 2), ("x", 1)]
+
+
+def test_equal_parts_of_a_union_count_twice_beside_other_views():
+    connection = gw.connect(t={"a": [1, 1, 2]}, bag=True)
+    twice = connection.view("SELECT a FROM t UNION ALL SELECT a FROM t", name="twice")
+    again = connection.view("SELECT a, 1 AS n FROM twice UNION ALL SELECT a, 1 FROM twice", name="again")
+    total = connection.view("WITH w AS (SELECT a FROM t UNION ALL SELECT a FROM t) SELECT count(*) FROM w", name="n")
+    same = connection.view("WITH w AS (SELECT a FROM t UNION ALL SELECT a FROM t) SELECT sum(a) FROM w", name="s")
+    connection.apply(t=[((1,), -1), ((3,), 1)])
+    assert twice.snapshot().rows() == [(1,), (1,), (2,), (2,), (3,), (3,)]
+    assert again.snapshot().rows(weights=True) == [((1, 1), 4), ((2, 1), 4), ((3, 1), 4)]
+    assert (total.snapshot().rows(), same.snapshot().rows()) == ([(6,)], [(12,)])
+    again.close()
+    assert twice.snapshot().rows() == [(1,), (1,), (2,), (2,), (3,), (3,)]
