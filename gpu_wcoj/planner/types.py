@@ -201,6 +201,8 @@ def _together(call: Call, pairs: Sequence[tuple[Expression, DataType | None]], r
             common = kind if common is None else common.common(kind, is_computed=True)
         elif {common.family, kind.family} == {"integer", "decimal"} and call.op != "case":
             common = kind if kind.family == "decimal" else common
+        elif {common.family, kind.family} in ({"wide", "integer"}, {"wide", "decimal"}):  # refused below
+            common = kind if kind.family == "wide" else common
         else:
             raise TypeMismatchError.with_parts(
                 f"'{call.op}'{_in(rule)} has '{expression}' of type '{kind}' beside a value of type '{common}'",

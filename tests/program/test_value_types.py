@@ -405,3 +405,12 @@ def test_structs_without_fields_are_values():
     view = gw.view("SELECT d, count(*) AS n FROM r GROUP BY d", r=table)
     assert view.apply(r=table.slice(1, 1)).rows() == [((None, 1), -1), ((None, 2), 1)]
     assert view.snapshot().to_arrow().column("d").type == kind
+
+
+def test_a_case_of_long_and_short_decimals_names_the_digits():
+    kind = pa.decimal128(38, 6)
+    table = pa.table({"a": pa.array([None, Decimal(10**30)], kind), "b": pa.array([Decimal(1), Decimal(2)], kind)})
+    view = gw.view("SELECT coalesce(a, b) AS c FROM r", r=table.slice(0, 1))
+    with pytest.raises(TypeMismatchError, match="Rules compare, group and sort numbers of more than 18 digits"):
+        view.apply(r=table.slice(1, 1))
+    assert view.snapshot().rows() == [(Decimal(1),)]
