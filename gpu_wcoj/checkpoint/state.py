@@ -546,8 +546,7 @@ def load(
     types = ledger.state.types.copy()
     if not stored.tells_zeros_apart:
         types.equate_zeros()
-    for relation, column, kind in stored.types:
-        types.bind(relation, [*[None] * column, DataType(kind)])
+    types.bind_again((relation, column, DataType(kind)) for relation, column, kind in stored.types)
     sides = None
     is_same = stored.pushed_down == _pushed_down(subject)
     sizes = [len(dictionary) for dictionary in subject.dictionaries]

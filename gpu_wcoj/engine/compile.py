@@ -146,14 +146,10 @@ class Compiler:
         if present is not None and self.serves(present, incoming):
             return present
         types = types_before.copy()
-        nullable = {}
-        for name, rows in incoming.items():
-            column_names = declared.get(name, rows.names)
-            names = [f"{i} ('{name_text}')" for i, name_text in enumerate(column_names)] if rows.names else None
-            if rows.names:
-                kinds = [None if (name, i) in self.untyped else column.type for i, column in enumerate(rows.columns)]
-                self._bind(types, name, kinds, names)
-            nullable[name] = tuple(column.stored_valid is not None for column in rows.columns)
+        self._bind(types, incoming, declared, self.untyped)
+        nullable = {
+            name: tuple(column.stored_valid is not None for column in rows.columns) for name, rows in incoming.items()
+        }
         shapes = self.shapes(present, nullable, types)
         if present is not None and shapes == present.shapes and types.snapshot() == present.types.snapshot():
             return replace(present, types=types)
@@ -184,22 +180,34 @@ class Compiler:
         return CompiledProgram(types, shapes, planned, circuit, self.dictionaries)
 
     def _bind(
-        self, types: Types, name: str, kinds: Sequence[DataType | None], names: Sequence[str] | None = None
+        self,
+        types: Types,
+        incoming: Mapping[str, Incoming],
+        declared: Mapping[str, tuple[str, ...]],
+        untyped: frozenset[tuple[str, int]],
     ) -> None:
-        """Add the types of an input; an error names the rules of the text.
+        """Add the types of inputs, but not of `untyped` columns; an error names the rules of the text.
 
         A column of nulls only has the type that calculations ask of it, or none yet.
         """
-        kinds = [
-            types.used_as(name, i) if kind is not None and kind.name == NO_TYPE else kind
-            for i, kind in enumerate(kinds)
-        ]
+        bound: list[tuple[str, list[DataType | None], list[str]]] = []
+        for name, rows in incoming.items():
+            if not rows.names:
+                continue
+            kinds = [
+                None if (name, i) in untyped
+                else types.used_as(name, i) if column.type.name == NO_TYPE
+                else column.type
+                for i, column in enumerate(rows.columns)
+            ]  # fmt: skip
+            names = [f"{i} ('{column}')" for i, column in enumerate(declared.get(name, rows.names))]
+            bound.append((name, kinds, names))
         before = None if self.written is None else types.copy()
         try:
-            types.bind(name, kinds, names)
+            types.bind_all(bound)
         except TypeMismatchError:
             if before is not None:
-                self.types_as_written(before).bind(name, kinds, names)
+                self.types_as_written(before).bind_all(bound)
             raise
 
     def types_as_written(self, types: Types) -> Types:
@@ -209,9 +217,7 @@ class Compiler:
         arity, whole = self.written.arity, self.written_types.copy()
         if not types.tells_zeros_apart:
             whole.equate_zeros()
-        for relation, column, kind in types.bound_types():
-            if relation in arity:
-                whole.bind(relation, [*[None] * column, kind])
+        whole.bind_again(bound for bound in types.bound_types() if bound[0] in arity)
         return whole
 
     def compile_in_full(self, present: CompiledProgram, circuit: Circuit) -> CompiledProgram:
@@ -369,9 +375,7 @@ class Compiler:
     def facts(self, incoming: Mapping[str, Incoming], types_before: Types) -> dict[str, Incoming]:
         """Return the facts of the text in the column types that the first tick's rows show."""
         types = types_before.copy()
-        for name, rows in incoming.items():
-            if rows.names:
-                self._bind(types, name, [column.type for column in rows.columns])
+        self._bind(types, incoming, {}, frozenset())
         facts = {}
         for fact in self.rules.facts:
             columns = [

@@ -955,11 +955,21 @@ class Types:
         return {place: self.type_of(*place) for place in self._parent}
 
     def bound_types(self) -> list[tuple[str, int, DataType]]:
-        """Return the types from inputs and declarations; binding them again gives the same types."""
+        """Return the types from inputs and declarations; see `bind_again`."""
         return [(*place, kind) for seen in self._seen.values() for place, kind in seen.items()]
 
+    def bind_again(self, bound: Iterable[tuple[str, int, DataType]]) -> None:
+        """Add the result of `bound_types`, of the same rules."""
+        self.bind_all((relation, [*[None] * column, kind], None) for relation, column, kind in bound)
+
     def bind(self, relation: str, kinds: Sequence[DataType | None], names: Sequence[str] | None = None) -> None:
-        """Add the types of a relation's columns from an input or declaration; None where not given.
+        """Add the types of a relation's columns; see `bind_all`."""
+        self.bind_all([(relation, kinds, names)])
+
+    def bind_all(self, bound: Iterable[tuple[str, Sequence[DataType | None], Sequence[str] | None]]) -> None:
+        """Add the types of relations' columns from inputs or declarations; None where not given.
+
+        Types of calculations follow from all of them: some must be long decimals together.
 
         Raises
         ------
@@ -968,7 +978,8 @@ class Types:
             from it does.
         """
         self._worked_out, self._common = {}, {}
-        self._bind(relation, kinds, names)
+        for relation, kinds, names in bound:
+            self._bind(relation, kinds, names)
         self._derive()
 
     def _bind(self, relation: str, kinds: Sequence[DataType | None], names: Sequence[str] | None = None) -> None:

@@ -8,6 +8,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Sequence
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -414,3 +415,16 @@ def test_a_case_of_long_and_short_decimals_names_the_digits():
     with pytest.raises(TypeMismatchError, match="Rules compare, group and sort numbers of more than 18 digits"):
         view.apply(r=table.slice(1, 1))
     assert view.snapshot().rows() == [(Decimal(1),)]
+
+
+def test_types_of_several_columns_and_inputs_are_bound_together(tmp_path: Path):
+    """A calculation takes long decimals if all of its values are: those bound first may not be refused."""
+    kind = pa.decimal128(38, 6)
+    long = pa.table({"a": pa.array([None, Decimal(10**30)], kind), "b": pa.array([Decimal(10**31), None], kind)})
+    connection = gw.connect(r=long.slice(0, 0), s=long.slice(0, 0), bag=True)
+    view = connection.view("SELECT coalesce(r.a, s.b) AS c FROM r, s", name="v")
+    connection.apply(r=long, s=long)
+    answer = [(None,), (Decimal(10**31),), (Decimal(10**30),), (Decimal(10**30),)]
+    assert sorted(view.snapshot().rows(), key=str) == sorted(answer, key=str)
+    connection.checkpoint(tmp_path)
+    assert gw.Connection.restore(tmp_path).views["v"].snapshot().rows() == view.snapshot().rows()
