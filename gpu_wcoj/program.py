@@ -1632,7 +1632,9 @@ class Program(Inspected):
         return rows
 
     def outlines(self) -> dict[str, ZSet]:
-        """Return the inputs and heads without rows; columns whose types no row has determined have none.
+        """Return the inputs and heads without rows, to compile queries of them.
+
+        Columns whose types no row has determined have none.
 
         Examples
         --------

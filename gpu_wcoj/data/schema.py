@@ -379,7 +379,8 @@ def _common_decimal(left: DataType, right: DataType, is_worked_out: bool) -> Dat
     digits_before = max(precision - digits_after for precision, digits_after in zip(precisions, scales, strict=True))
     if is_worked_out:
         return decimal_of(digits_before + scale, scale)
-    if digits_before + scale > MAX_DIGITS and scales[0] != scales[1]:
+    n_rescaled = max((n + scale - own for n, own in zip(precisions, scales, strict=True) if own < scale), default=0)
+    if n_rescaled > MAX_DIGITS:  # codes of that many digits may leave int64
         return _wide_decimal(digits_before, scale, left, right)
     return DataType(f"decimal128({digits_before + scale}, {scale})")
 

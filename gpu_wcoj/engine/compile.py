@@ -186,7 +186,7 @@ class Compiler:
         declared: Mapping[str, tuple[str, ...]],
         untyped: frozenset[tuple[str, int]],
     ) -> None:
-        """Add the types of inputs, but not of `untyped` columns; an error names the rules of the text.
+        """Add the types of inputs, except of `untyped` columns; errors name the rules of the text.
 
         A column of nulls only has the type that calculations ask of it, or none yet.
         """

@@ -774,10 +774,11 @@ class Types:
             if len(families) == 2 and families != {"integer", "decimal"}:
                 span = self._span_between(rule, left, right)
                 subject = "a condition" if self._is_in_text(span) else f"the rule '{rule}'"
+                is_long = families in ({"wide", "integer"}, {"wide", "decimal"})
                 error = TypeMismatchError.with_parts(
                     f"{subject} compares a value of type '{typed[0]}' with a value of type '{typed[1]}'",
                     subject=str(rule),
-                    remedy="Cast a column, so that both are of one type.",
+                    remedy=_WIDE if is_long else "Cast a column, so that both are of one type.",
                 )
                 raise self._pointed(error, span)
 

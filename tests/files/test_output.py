@@ -59,11 +59,11 @@ def test_a_file_that_cannot_grow_is_named_and_leaves_nothing(tmp_path: Path):
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
     try:
         with pytest.raises(OutputFileError, match="tick-000000000.parquet' cannot be written: File too large"):
-            _write_both(writer, piece)
+            _write_two(writer, {"tri": piece, "all": piece})
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert [path for path in (tmp_path / "out").rglob("*") if path.is_file()] == []
-    _write_both(writer, piece)
+    _write_two(writer, {"tri": piece, "all": piece})
     assert len(list((tmp_path / "out").glob("*/tick-000000000.parquet"))) == 2
 
 
@@ -74,18 +74,16 @@ def test_no_file_of_a_tick_is_left_if_another_one_cannot_grow(tmp_path: Path):
     resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, before[1]))
     try:
         with pytest.raises(OutputFileError, match="many/tick-000000000.parquet' cannot be written: File too large"):
-            with writer.tick(0):
-                writer.write("few", _Piece(pa.table({"a": [1]})))
-                writer.write("many", many)
+            _write_two(writer, {"few": _Piece(pa.table({"a": [1]})), "many": many})
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert [path for path in (tmp_path / "out").rglob("*") if path.is_file()] == []
 
 
-def _write_both(writer: ChangeWriter, piece: _Piece) -> None:
+def _write_two(writer: ChangeWriter, pieces: dict[str, _Piece]) -> None:
     with writer.tick(0):
-        writer.write("tri", piece)
-        writer.write("all", piece)
+        for relation, piece in pieces.items():
+            writer.write(relation, piece)
 
 
 def test_where_nothing_can_be_written(tmp_path: Path):

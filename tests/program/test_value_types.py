@@ -427,4 +427,15 @@ def test_types_of_several_columns_and_inputs_are_bound_together(tmp_path: Path):
     answer = [(None,), (Decimal(10**31),), (Decimal(10**30),), (Decimal(10**30),)]
     assert sorted(view.snapshot().rows(), key=str) == sorted(answer, key=str)
     connection.checkpoint(tmp_path)
-    assert gw.Connection.restore(tmp_path).views["v"].snapshot().rows() == view.snapshot().rows()
+    restored = gw.Connection.restore(tmp_path).program
+    assert restored.relation("v").rows() == connection.program.relation("v").rows()
+
+
+@pytest.mark.parametrize("kinds", [((9, 2), (38, 6)), ((38, 6), (9, 2)), ((9, 0), (38, 9))])
+def test_columns_of_different_scales_are_calculated_with_while_their_digits_are_few(kinds):
+    """Codes of the smaller scale have at most 18 digits after the change to the larger one."""
+    first, second = (pa.table({"d": pa.array([Decimal(3), None], pa.decimal128(*kind))}) for kind in kinds)
+    view = gw.view("SELECT sum(d) AS s, sum(d + 1) AS t FROM r", r=first)
+    assert view.apply(r=second).rows() == [((Decimal(3), Decimal(4)), -1), ((Decimal(6), Decimal(8)), 1)]
+    both = gw.view("SELECT sum(r.d) + sum(s.d) AS t FROM r JOIN s ON r.d = s.d", r=first, s=second)
+    assert both.snapshot().rows() == [(Decimal(6),)]
