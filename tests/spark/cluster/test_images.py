@@ -15,7 +15,7 @@ from gpu_wcoj import Program
 from gpu_wcoj.checkpoint.state import load
 from gpu_wcoj.errors import CheckpointDamagedError
 from gpu_wcoj.spark.cluster import images, worker
-from gpu_wcoj.spark.cluster.worker import CellState, acquire_state, write_state
+from gpu_wcoj.spark.cluster.state import CellState, acquire_state, write_state
 
 TEXT = """
 hop(a, c) :- edge(a, b), edge(b, c), label(c, "red").
