@@ -228,6 +228,7 @@ class Work:
                     yield onward
         if rows:
             yield self._note(report_of(rows, digest, batch, query))
+        record_batch = None  # the bodies of its rows are copied by a cell, and then freed
         for cell in sorted(arrivals):
             yield from self._cell(cell, arrivals.pop(cell), batch, bases)
 
@@ -257,10 +258,8 @@ class Work:
             else:
                 yield from router.packed(stage, cell, mask, rows)
 
-    def _cell(
-        self, cell: int, arrivals: Sequence[Arrival], batch: int, bases: Entries | None
-    ) -> Iterator[pa.RecordBatch]:
-        """Run the tick of one cell; `bases` is None without a checkpoint."""
+    def _cell(self, cell: int, arrivals: list[Arrival], batch: int, bases: Entries | None) -> Iterator[pa.RecordBatch]:
+        """Run the tick of one cell on rows that are then dropped; `bases` is None without a checkpoint."""
         start = time.perf_counter()
         stage_index = self.stage.index
         if bases is None:
@@ -273,6 +272,7 @@ class Work:
         self._call_watch("before the tick", cell, batch)
         n_rows = sum(rows.num_rows for _, _, rows in arrivals)
         changes = self._changes(arrivals)
+        arrivals.clear()
         if state.entry is None:  # the types of all columns, also of roles without rows so far
             changes = self._no_rows() | changes
         if self.is_answer and self.output and self._only_answers:
@@ -405,7 +405,7 @@ class Work:
                     continue
                 if any(WEIGHT in rows.schema.names for rows in parts):
                     parts = [_weighted(rows, router) for rows in parts]
-                table = pa.Table.from_batches(parts)
+                table = pa.Table.from_batches(parts).combine_chunks()  # a chunk costs the engine some 50 us
                 moments = [name for name in router.schema.names if name.startswith("o")]
                 if all(table[name].null_count == table.num_rows for name in moments):
                     table = table.drop_columns(moments)  # it is a table in no order
