@@ -87,7 +87,7 @@ MAX_BLOCK_SEEDS = 1 << 16
 
 
 def edges_of(n_seeds: int, n_blocks: int) -> Iterator[tuple[int, int]]:
-    """Return the first seed and the end of each block: of so many blocks, or of more if these are too large.
+    """Return the bounds of so many blocks of seeds, or of more if these are too large.
 
     What is made of the seeds of a block stays in the processor's cache.
     """

@@ -1,4 +1,4 @@
-"""Destinations of the changes that cells write: files that a manifest lists, or a function or writer.
+"""Destinations of the changes that cells write: listed files, or a function or writer.
 
 Only the driver knows which files belong to a batch. It lists them after the batch is committed. For a function or
 another Spark format, it passes their rows on before the commit, as a view with one engine does, and removes the files

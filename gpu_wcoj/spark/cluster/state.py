@@ -17,7 +17,7 @@ import zipfile
 import zlib
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +26,9 @@ from gpu_wcoj.checkpoint.checkpoint import folder_at, read_newest
 from gpu_wcoj.checkpoint.folder import Folder, NewFile, OsFolder, WatchedFolder, write_whole
 from gpu_wcoj.checkpoint.manifest import Manifest
 from gpu_wcoj.checkpoint.state import SpinesOf, StoredState, catch_up, load, mark_stored, store
-from gpu_wcoj.engine.options import ProgramOptions
 from gpu_wcoj.errors import BatchMismatchError, CheckpointDamagedError, GpuWcojError
 from gpu_wcoj.program import Program
 from gpu_wcoj.spark.cluster.images import Images
-from gpu_wcoj.spark.cluster.plan import Stage
 
 CELLS = "cells"
 """The folder of cells within a checkpoint, and the key of the cells' entries in a manifest."""
@@ -86,15 +84,6 @@ class CellState:
 
 _cache: OrderedDict[str, dict[tuple[int, int], CellState]] = OrderedDict()
 """Engines in this worker's memory, by checkpoint, stage and cell. An engine is removed while it is in use."""
-
-
-def stage_program(stage: Stage, bag: bool, options: ProgramOptions) -> Program:
-    """Return the program of a cell in a stage, without state."""
-    is_bag = bag or stage.is_bag or stage.kind == "owner"
-    options = replace(options.without_relations(), bag=is_bag, inputs=stage.program.inputs)
-    program = Program.from_options(stage.program, options)
-    program.subject.ledger.state.types.equate_zeros(stage.equated)
-    return program
 
 
 def base_of(root: str, batch: int) -> tuple[Manifest, bool]:

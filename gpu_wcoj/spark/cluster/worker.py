@@ -49,13 +49,22 @@ from gpu_wcoj.spark.cluster.state import (
     bytes_since,
     cache_state,
     entries_in,
-    stage_program,
     write_state,
 )
 from gpu_wcoj.spark.motifs import Packing
 from gpu_wcoj.spark.output import AnswerFiles, SparkFile, with_batch
 from gpu_wcoj.spark.sources import ORDER, WEIGHT, as_change
 from gpu_wcoj.zset.zset import ZSet
+
+
+def stage_program(stage: Stage, bag: bool, options: ProgramOptions) -> Program:
+    """Return the program of a cell in a stage, without state."""
+    is_bag = bag or stage.is_bag or stage.kind == "owner"
+    options = replace(options.without_relations(), bag=is_bag, inputs=stage.program.inputs)
+    program = Program.from_options(stage.program, options)
+    program.subject.ledger.state.types.equate_zeros(stage.equated)
+    return program
+
 
 # Derivation counts in owner cells, and the rows that appear or vanish.
 
@@ -259,7 +268,7 @@ class Work:
                 yield from router.packed(stage, cell, mask, rows)
 
     def _cell(self, cell: int, arrivals: list[Arrival], batch: int, bases: Entries | None) -> Iterator[pa.RecordBatch]:
-        """Run the tick of one cell on rows that are then dropped; `bases` is None without a checkpoint."""
+        """Run the tick of one cell and drop its rows; `bases` is None without a checkpoint."""
         start = time.perf_counter()
         stage_index = self.stage.index
         if bases is None:
