@@ -86,6 +86,15 @@ MAX_BLOCK_SEEDS = 1 << 16
 """Seeds of a block at which a path gets more blocks than its threads need."""
 
 
+def edges_of(n_seeds: int, n_blocks: int) -> Iterator[tuple[int, int]]:
+    """Return the bounds of so many blocks of seeds, or of more if these are too large.
+
+    What is made of the seeds of a block stays in the processor's cache.
+    """
+    edges = np.linspace(0, n_seeds, max(1, n_blocks, n_seeds // MAX_BLOCK_SEEDS) + 1).astype(int)
+    return pairwise(edges.tolist())
+
+
 @dataclass(eq=False)
 class BoundPath:
     """A path, a variant of one, or the continuation of one, with its arrangements.
@@ -381,18 +390,19 @@ class PathRunner:
                 self._limit(join)
                 seeds = self.seeds_of(path_id, phase, join)
                 self.seeds += len(seeds)
-                yield from self._run_variants(path_id, phase, seeds, run, join)
+                if len(seeds) < 2 * MAX_BLOCK_SEEDS:
+                    yield from self._run_variants(path_id, phase, seeds, run, join)
+                    continue
+                for begin, end in edges_of(len(seeds), 1):
+                    yield from self._run_variants(path_id, phase, seeds.part(begin, end), run)
             return
         with ThreadPoolExecutor(threads) as pool:
             seeded = list(pool.map(lambda one: (one[0], self.seeds_of(one[0], phase, one[1])), live))
         blocks: list[tuple[int, Seeds, int, int]] = []
         for path_id, seeds in seeded:
             self.seeds += len(seeds)
-            n_blocks = max(
-                1, min(threads * BLOCKS_PER_THREAD, len(seeds) // MIN_BLOCK_SEEDS), len(seeds) // MAX_BLOCK_SEEDS
-            )
-            edges = np.linspace(0, len(seeds), n_blocks + 1).astype(int).tolist()
-            blocks.extend((path_id, seeds, begin, end) for begin, end in pairwise(edges))
+            n_blocks = min(threads * BLOCKS_PER_THREAD, len(seeds) // MIN_BLOCK_SEEDS)
+            blocks.extend((path_id, seeds, begin, end) for begin, end in edges_of(len(seeds), n_blocks))
 
         def block(block_index: int) -> Iterator[_T]:
             path_index, seeds, begin, end = blocks[block_index]

@@ -255,10 +255,12 @@ class BudgetedJoin(MeasuredJoin):
         if self._bounds is None or self._bounds[0] is not prefixes:
             self._bounds = prefixes, np.cumsum(self._widths(prefixes, step))
         searched = CANDIDATE + SEARCH * (len(step.atoms) - 1)
+        proposed = self._bounds[1]
         left = max(0.0, limit - self.allowance.cost(self)) / searched
-        before = self._bounds[1][begin - 1] if begin else 0
+        before = proposed[begin - 1] if begin else 0
         fewest = max(MAX_FORESEEN, n // MAX_CUTS)  # rows of one hub are found again in every piece
-        return min(n, max(begin + fewest, int(np.searchsorted(self._bounds[1], before + left, "right"))))
+        last = int(min(before + left, proposed[-1]))  # a float would be compared with a copy of all numbers as floats
+        return min(n, max(begin + fewest, int(np.searchsorted(proposed, last, "right"))))
 
     def _n_read(self, step: Step) -> int:
         """Return the values that a step has looked at."""

@@ -16,7 +16,7 @@ from gpu_wcoj.circuit.head import AuxiliaryHead, Head, PositiveHead
 from gpu_wcoj.circuit.operator import RelationOperator
 from gpu_wcoj.circuit.recursion.plan import Best, LoopPlan, LoopRule
 from gpu_wcoj.circuit.recursion.relation import RankedIndex
-from gpu_wcoj.costs import SORTED_PREFIX, WRITTEN_PREFIX
+from gpu_wcoj.costs import COUNTED_PROPOSAL, PROPOSAL, SORTED_PREFIX, WRITTEN_PREFIX
 from gpu_wcoj.data.schema import DataType
 from gpu_wcoj.join.delta import CommonPrefixes, IncrementalGenericJoin
 from gpu_wcoj.join.plan import DeltaPath, DeltaQuery
@@ -370,6 +370,7 @@ def _cheapest_path(
             bound = max(bound, n_seeds * expected[index][-1].rows)
             if path.steps and path.steps[-1].variable not in query.head_variables:
                 counted[index] = n_seeds * expected[index][-2].rows
+                proposed -= expected[index][-1].proposed * (1.0 - COUNTED_PROPOSAL / PROPOSAL)
         else:
             proposed = 1.0 + len(path.steps) * assumed_share((*path.seed_conditions, *path.seed_checks))
         costs[index] = cost_of_full_join(n_indexed, n_seeds, proposed)

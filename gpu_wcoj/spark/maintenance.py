@@ -272,7 +272,7 @@ def maintain(
         reason. Groups are in the cells that their keys name, in both layouts on cells. The answers are the
         same. Checkpoint and output must be folders that every executor sees under the same path.
     cells
-        Number of cells; by default one, or on a grid two, for each concurrent task.
+        Number of cells, of a layout with cells; by default one, or on a grid two, for each concurrent task.
     backend, bag, keep, outputs, threads, gpu_memory
         See `gpu_wcoj.program.Program`; bags by default for SQL only. The defaults of `backend`, `layout`, `cells`,
         `threads` and `gpu_memory` are the session's confs ``spark.gpuWcoj.backend``, ``.layout``, ``.cells``,

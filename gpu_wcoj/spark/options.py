@@ -104,13 +104,20 @@ class SparkOptions:
         Raises
         ------
         UsageError
-            If an option or a conf has a value that is not allowed, or a conf is unknown.
+            If an option or a conf has a value that is not allowed, a conf is unknown, or a call passes `cells` for a
+            layout without cells.
         """
         passed = {name: value for name, value in call.items() if value is not None}
         values = {"layout": layout, **_conf_values(session), **passed}
         names = {declared.name for declared in fields(cls)}
         program = ProgramOptions(**{name: value for name, value in values.items() if name not in names})
-        return cls(**{name: value for name, value in values.items() if name in names}, program=program)
+        options = cls(**{name: value for name, value in values.items() if name in names}, program=program)
+        if options.layout == "one" and "cells" in passed:
+            raise UsageError.conflict(
+                f"cells={options.cells}", "layout='one'", "Pass layout='hypercube', 'replicated' or 'auto', too.",
+                "one engine has no cells",
+            )  # fmt: skip
+        return options
 
 
 def _camel_case(name: str) -> str:

@@ -33,10 +33,10 @@ from gpu_wcoj.query.languages import Language
 from gpu_wcoj.query.motif.compile import MOTIF, ROW, Semantics
 from gpu_wcoj.query.motif.parse import Motif
 from gpu_wcoj.query.motif.parse import parse as parse_motif
+from gpu_wcoj.spark.cluster.destination import change_schema
 from gpu_wcoj.spark.cluster.layout import CellLayout, OneEngine, reason_against
 from gpu_wcoj.spark.cluster.plan import cell_plan
 from gpu_wcoj.spark.cluster.view import Spread, choose_for_answer, estimated_bytes, estimated_layout, files_of
-from gpu_wcoj.spark.cluster.worker import change_schema
 from gpu_wcoj.spark.files import collect_table
 from gpu_wcoj.spark.maintenance import (
     Tables,

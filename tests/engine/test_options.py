@@ -257,6 +257,16 @@ class TestSpark:
         program = dataclasses.replace(program, threads=1, keep=("h",))
         assert called == SparkOptions("auto", 4, None, 10, program)
 
+    def test_cells_of_a_call_need_a_layout_with_cells(self):
+        from gpu_wcoj.spark.options import SparkOptions
+
+        session = fake_session({"spark.gpuWcoj.cells": "4", "spark.gpuWcoj.layout": "one"})
+        assert SparkOptions.from_session(session, {"layout": "one"}) == SparkOptions("one", 4)
+        for call in ({"cells": 2}, {"cells": 2, "layout": "one"}):
+            with pytest.raises(UsageError, match="cells=2 and layout='one' cannot be combined"):
+                SparkOptions.from_session(session, call)
+        assert SparkOptions.from_session(session, {"cells": 2, "layout": "auto"}) == SparkOptions("auto", 2)
+
     @pytest.mark.parametrize(
         ("name", "text"),
         [("threads", "0"), ("threads", "x"), ("backend", "gpu"), ("gpuMemory", "much"), ("cells", "0"),

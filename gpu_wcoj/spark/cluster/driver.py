@@ -22,6 +22,7 @@ from gpu_wcoj.engine.options import ProgramOptions
 from gpu_wcoj.errors import CheckpointError, UsageError
 from gpu_wcoj.program import Program
 from gpu_wcoj.query.ir import Rules
+from gpu_wcoj.spark.cluster.destination import HandedOn, Handing, Listed, NoFiles, as_listed
 from gpu_wcoj.spark.cluster.exchange import (
     Columns,
     Sources,
@@ -51,24 +52,8 @@ from gpu_wcoj.spark.cluster.rebalance import (
     gather_inputs,
     is_due,
 )
-from gpu_wcoj.spark.cluster.worker import (
-    CELLS,
-    Entries,
-    Entry,
-    HandedOn,
-    Handing,
-    Listed,
-    NoFiles,
-    Tidying,
-    Watch,
-    Work,
-    add_counts,
-    as_json,
-    as_listed,
-    entries_in,
-    new_archive,
-    write_archive,
-)
+from gpu_wcoj.spark.cluster.state import CELLS, Entries, Entry, Tidying, as_json, entries_in, new_archive, write_archive
+from gpu_wcoj.spark.cluster.worker import Watch, Work, add_counts
 from gpu_wcoj.spark.motifs import Packing
 from gpu_wcoj.spark.output import ToCallable, json_schema
 from gpu_wcoj.spark.schema import spark_schema

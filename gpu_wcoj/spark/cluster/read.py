@@ -17,7 +17,8 @@ from gpu_wcoj.program import Program
 from gpu_wcoj.spark.cluster.images import Images
 from gpu_wcoj.spark.cluster.layout import CellLayout
 from gpu_wcoj.spark.cluster.plan import CellPlan, Stage, cell_plan
-from gpu_wcoj.spark.cluster.worker import Entry, cells_folder, read_entry, spines_of, stage_program
+from gpu_wcoj.spark.cluster.state import Entry, cells_folder, read_entry, spines_of
+from gpu_wcoj.spark.cluster.worker import stage_program
 from gpu_wcoj.spark.sources import ORDER
 from gpu_wcoj.zset.zset import ZSet
 

@@ -23,7 +23,7 @@ from gpu_wcoj.spark.cluster.exchange import Columns, data_columns
 from gpu_wcoj.spark.cluster.layout import MAX_HEAVY_VARIABLES, CellLayout, Heavy, Value, by_core_name, choose
 from gpu_wcoj.spark.cluster.plan import CellPlan, Stage
 from gpu_wcoj.spark.cluster.read import as_set, cell_program
-from gpu_wcoj.spark.cluster.worker import Entry, cached_program
+from gpu_wcoj.spark.cluster.state import Entry, cached_program
 from gpu_wcoj.spark.files import map_rows
 from gpu_wcoj.spark.schema import arrow_schema, quoted
 from gpu_wcoj.spark.sources import WEIGHT

@@ -20,7 +20,7 @@ pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'gp
 import pyspark
 
 from gpu_wcoj.checkpoint.folder import OsFolder
-from gpu_wcoj.spark.cluster.worker import CellFolder, Entry, read_entry
+from gpu_wcoj.spark.cluster.state import CellFolder, Entry, read_entry
 from tests.spark.cluster.test_answers import EDGE, Stream, alone, random_ticks, written
 
 DRIVER = Path(__file__).parents[1] / "cluster_driver.py"

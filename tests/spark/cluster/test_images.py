@@ -14,8 +14,9 @@ pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'gp
 from gpu_wcoj import Program
 from gpu_wcoj.checkpoint.state import load
 from gpu_wcoj.errors import CheckpointDamagedError
-from gpu_wcoj.spark.cluster import images, worker
-from gpu_wcoj.spark.cluster.worker import CellState, acquire_state, write_state
+from gpu_wcoj.spark.cluster import images
+from gpu_wcoj.spark.cluster import state as states
+from gpu_wcoj.spark.cluster.state import CellState, acquire_state, write_state
 
 TEXT = """
 hop(a, c) :- edge(a, b), edge(b, c), label(c, "red").
@@ -28,7 +29,7 @@ def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Images go to the folder of the test, and no state is in memory."""
     (tmp_path / "temporary").mkdir()
     monkeypatch.setattr(images.tempfile, "gettempdir", lambda: str(tmp_path / "temporary"))
-    monkeypatch.setattr(worker, "_cache", worker._cache.__class__())
+    monkeypatch.setattr(states, "_cache", states._cache.__class__())
 
 
 def make() -> Program:
@@ -54,7 +55,7 @@ def test_workers_that_take_turns(max_archived: int | None, tmp_path: Path, monke
 
     Files go to archives up to a size, if there are archives.
     """
-    monkeypatch.setattr(worker, "MAX_ARCHIVED", max_archived)
+    monkeypatch.setattr(states, "MAX_ARCHIVED", max_archived)
     seed = random.randrange(1 << 30)
     print("seed", seed)
     rnd = random.Random(seed)
@@ -66,9 +67,9 @@ def test_workers_that_take_turns(max_archived: int | None, tmp_path: Path, monke
     for batch in range(14):
         turn = rnd.randrange(3) if batch > 2 else batch
         before = workers[turn]
-        worker._cache.clear()
+        states._cache.clear()
         if before is not None:
-            worker._cache[root] = {(0, 0): before}
+            states._cache[root] = {(0, 0): before}
         state = acquire_state(root, 0, 0, entry, make)
         caught_up += before is not None and state.program is before.program and before.entry != entry
         if entry is not None:
@@ -76,20 +77,20 @@ def test_workers_that_take_turns(max_archived: int | None, tmp_path: Path, monke
         tick = random_tick(rnd, 3 if batch % 3 else 200)
         changes, expected = state.program.step(tick), alone.step(tick)
         assert {n: rows.to_dict() for n, rows in changes.items()} == {n: rows.to_dict() for n, rows in expected.items()}
-        archive = "" if max_archived is None else worker.new_archive(batch, 1)
+        archive = "" if max_archived is None else states.new_archive(batch, 1)
         state, _, files = write_state(root, batch, 0, 0, state, archive)
         if files:
-            worker.write_archive(root, archive, files)
+            states.write_archive(root, archive, files)
         workers[turn], entry = state, state.entry
     assert caught_up
     assert entry is not None
-    runs = worker.read_entry(worker.cells_folder(root), entry).runs
+    runs = states.read_entry(states.cells_folder(root), entry).runs
     names = os.listdir(tmp_path / "cells")
     in_folder = [name for name in (entry.file, *(run.file for run in runs)) if name.split("/")[-1] in names]
     assert (len(in_folder) == 0) == (max_archived == 1 << 20)
     assert (len(in_folder) == 1 + len(runs)) == (max_archived in (None, 0))
     loaded = make()
-    load(loaded.subject, worker.read_entry(worker.cells_folder(root), entry), worker.cells_folder(root), entry.file)
+    load(loaded.subject, states.read_entry(states.cells_folder(root), entry), states.cells_folder(root), entry.file)
     assert answers(loaded) == answers(alone)
     mapped = acquire_state(str(tmp_path), 0, 0, entry, make)
     (folder,) = (tmp_path / "temporary").glob("*/*")
@@ -125,9 +126,9 @@ def test_archive_that_is_damaged(fault: str, tmp_path: Path) -> None:
     root = str(tmp_path)
     state: CellState = acquire_state(root, 0, 0, None, make)
     state.program.step(random_tick(random.Random(6), 50))
-    archive = worker.new_archive(0, 1)
+    archive = states.new_archive(0, 1)
     state, _, files = write_state(root, 0, 0, 0, state, archive)
-    worker.write_archive(root, archive, files)
+    states.write_archive(root, archive, files)
     assert state.entry is not None
     path = tmp_path / "cells" / archive
     data = path.read_bytes()
@@ -137,7 +138,7 @@ def test_archive_that_is_damaged(fault: str, tmp_path: Path) -> None:
         changed = data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :]
         path.write_bytes(data[:middle] if fault == "torn" else changed)
     with pytest.raises(CheckpointDamagedError, match=archive):
-        load(make().subject, worker.read_entry(worker.cells_folder(root), state.entry), worker.cells_folder(root), "")
+        load(make().subject, states.read_entry(states.cells_folder(root), state.entry), states.cells_folder(root), "")
 
 
 def test_old_images_are_removed(tmp_path: Path) -> None:
@@ -148,7 +149,7 @@ def test_old_images_are_removed(tmp_path: Path) -> None:
         state.program.step(random_tick(rnd, 50))
         base = state.entry
         state, *_ = write_state(root, batch, 0, 0, state)
-        worker.cache_state(root, 0, 0, state, {} if base is None else {(0, 0): base}, batch)
+        states.cache_state(root, 0, 0, state, {} if base is None else {(0, 0): base}, batch)
         (folder,) = (tmp_path / "temporary").glob("*/*")
         assert len(list(folder.glob("image-*"))) <= 2
         assert len(list(folder.glob("batches-*"))) <= 8
