@@ -894,6 +894,11 @@ SPARE_ROWS = 1 << 16
 """Rows that an auxiliary relation or its change may have, whatever the size of the joined relations."""
 
 
+def max_auxiliary_rows(n_joined: float) -> float:
+    """Return the rows that an auxiliary relation may have, given the sum of the rows that it joins."""
+    return SPARE_ROWS + PER_ROW * n_joined
+
+
 @dataclass(eq=False)
 class AuxiliaryHead(Head):
     """A head that is materialised for other rules and is not part of the program's answer.
@@ -916,10 +921,15 @@ class AuxiliaryHead(Head):
         """
         with self._as_auxiliary_error():
             result = super().evaluate(collect, sink)
-        assert self.relation is not None
-        if _count_rows(self.relation) > self._max_rows:
+        if self.is_too_large:
             raise AuxiliaryError(self.name, f"has more than {self._max_rows:,} rows")
         return result
+
+    @property
+    def is_too_large(self) -> bool:
+        """Whether the relation exceeds the limit of rows."""
+        assert self.relation is not None
+        return _count_rows(self.relation) > self._max_rows
 
     @property
     def _may_list_again(self) -> bool:
@@ -950,7 +960,7 @@ class AuxiliaryHead(Head):
 
     @property
     def _max_rows(self) -> int:
-        return SPARE_ROWS + PER_ROW * sum(map(_count_rows, self.inputs))
+        return int(max_auxiliary_rows(sum(map(_count_rows, self.inputs))))
 
     def _pieces(self) -> Iterator[Piece]:
         max_rows, n_rows = self._max_rows, 0

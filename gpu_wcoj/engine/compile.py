@@ -157,7 +157,7 @@ class Compiler:
         catalog = self._catalog(incoming, present, types, shapes)
         execution = self.execution()
         loads = present is None and execution.loads
-        planned = self.plan(types, shapes, catalog, auxiliaries if keeps and not execution.single_tick else None, loads)
+        planned = self.plan(types, shapes, catalog, auxiliaries if keeps else None, loads)
         execution.single_tick &= not planned.loops
         if execution.single_tick:
             planned = along_single_paths(planned, catalog)

@@ -7,12 +7,14 @@ from collections import Counter
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 import gpu_wcoj as gw
 from bench.suite.random_queries import random_query
 from gpu_wcoj.errors import UnknownRelationError
-from gpu_wcoj.kernels.protocol import PROPOSALS
+from gpu_wcoj.join.settings import tune
+from gpu_wcoj.kernels.protocol import PROPOSALS, Int64Array
 from gpu_wcoj.planner import replan
 from gpu_wcoj.planner.catalog import Catalog
 from gpu_wcoj.planner.ir import Draft
@@ -22,6 +24,7 @@ from tests.helpers.kernel_kinds import QUICK_KINDS
 from tests.helpers.long_tests import IS_LONG
 from tests.helpers.materialized_homes import NAME, TEXT, Tick, changes, kept, world
 from tests.helpers.random_duckdb_queries import N_TICKS, Judge, check, random_script, rows_for
+from tests.reference.program_text import written
 
 N_QUERIES = 1000 if IS_LONG else 60
 
@@ -171,7 +174,7 @@ def test_not_for_sets_hints_strategies_or_shared_work():
 def test_plans_with_and_without_follow_each_other(monkeypatch, tmp_path, seed):
     """Before every tick chance keeps it or not; checkpoints are written and read under either."""
     chance = random.Random(seed)
-    monkeypatch.setattr(replan.Feedback, "observe", lambda self, *_: setattr(self, "is_due", True))
+    monkeypatch.setattr(replan.Feedback, "observe", lambda self, *_, **__: setattr(self, "is_due", True))
     state = world(150, 40, 4, 900, seed)
     text = TEXT + "pair(a, b) :- knows(a, b), near(a), lives(a, x), city(x, k), lives(b, y), city(y, k)."
     program = gw.Program(text, bag=True, keep=["pair"])
@@ -199,7 +202,8 @@ def test_plans_with_and_without_follow_each_other(monkeypatch, tmp_path, seed):
 
 def test_a_tick_that_fails_leaves_the_kept_relation(monkeypatch):
     state = world()
-    program = gw.Program(TEXT, bag=True)
+    with tune(max_tick_rows=0):  # ticks that are walked are committed elsewhere
+        program = gw.Program(TEXT, bag=True)
     program.load(state)
     before = program.relation("near").rows()
 
@@ -215,3 +219,108 @@ def test_a_tick_that_fails_leaves_the_kept_relation(monkeypatch):
     plain.load(state)
     for tick in changes(state, 2):
         assert program.step(tick)["near"].rows() == plain.step(tick)["near"].rows()
+
+
+@pytest.fixture
+def forced_splits(monkeypatch):
+    """Let the planner join every possible pair of atoms beforehand, whatever it costs."""
+    costs = {"MIN_SPLIT_COST": 0, "SPLIT_GAIN": 1e-9, "MIN_SPLIT_ATOMS": 2, "MAX_FILLING": float("inf")}
+    for name, value in costs.items():
+        monkeypatch.setattr(share, name, value)
+    monkeypatch.setattr(share, "_cost_of_tick", lambda _: float("inf"))
+
+
+@pytest.mark.parametrize("textual", [False, True], ids=["integers", "text"])
+def test_random_programs_over_joined_pairs(forced_splits, monkeypatch, textual):
+    """Answers of programs that tick equal DuckDB's."""
+    chance, used = random.Random(f"{textual}"), []
+    split = share._split
+
+    def noted(draft: Draft, rule_draft: Any) -> Any:
+        found = split(draft, rule_draft)
+        used.append(found is not None)
+        return found
+
+    monkeypatch.setattr(share, "_split", noted)
+    judge, counted = Judge(), Counter[bool]()
+    queries = [
+        replace(one, head=one.head[: chance.choice((1, 1, 2))])
+        for one in map(random_query, range(N_QUERIES))
+        if one.is_textual == textual
+    ]
+    for n_rows in sorted(set(map(rows_for, queries))):
+        script = random_script(chance, n_rows, bag=True, textual=textual, nulls=n_rows % 2 == 0)
+        judge.load(script, [N_TICKS - 1], bag=True, textual=textual)
+        for number, query in enumerate(one for one in queries if rows_for(one) == n_rows):
+            used.clear()
+            options: dict[str, Any] = {"threads": 1, "chunk_rows": (None, 1, 7)[number % 3]}
+            check(judge, query, script, [N_TICKS - 1], bag=True, backend="cpu", **options)
+            counted[any(used)] += 1
+    judge.connection.close()
+    assert counted[True] > len(queries) // 5
+
+
+@pytest.mark.parametrize("bag", [False, True], ids=["set", "bag"])
+def test_random_queries_over_joined_pairs(forced_splits, monkeypatch, bag):
+    """A query that runs once has the same answer with and without; one seed after the other."""
+    used, split = list[bool](), share._split
+
+    def noted(draft: Draft, rule_draft: Any) -> Any:
+        found = split(draft, rule_draft)
+        used.append(found is not None)
+        return found
+
+    monkeypatch.setattr(share, "_split", noted)
+    n_joined = 0
+    for seed in range(N_QUERIES):
+        query = replace(random_query(seed), is_textual=False)
+        query = replace(query, head=query.head[: 1 + seed % 2])
+        chance, arities = np.random.default_rng(seed), written(query.text).arities
+        rows = {name: chance.integers(0, 6, (30, arities[name])) for name in query.inputs}
+        answers = []
+        used.clear()
+        for off in (frozenset[str](), frozenset({"auxiliary relations"})):
+            with tune(off=off):
+                program = gw.Program(query.text, bag=bag, backend="cpu", single_tick=True)
+                answers.append(program.answer(rows)["h"].rows())
+        assert answers[0] == answers[1], f"seed {seed}: {query.text}"
+        n_joined += any(used)
+    assert n_joined > N_QUERIES // 3
+
+
+CYCLE = "q(a, b) :- e(a, b), e(b, c), e(c, d), e(d, x), e(x, a)."
+"""Cycles of five: their paths of length two are fewer than those of length three."""
+
+
+def edges(n_rows: int, n_vertices: int, seed: int) -> Int64Array:
+    return np.random.default_rng(seed).integers(0, n_vertices, (n_rows, 2))
+
+
+@pytest.mark.parametrize("bag", [False, True], ids=["set", "bag"])
+def test_a_query_joins_cycles_from_paths_of_length_two(bag):
+    rows, answers, values = edges(4_000, 400, 1), [], []
+    for off in (frozenset[str](), frozenset({"auxiliary relations"})):
+        with tune(off=off):
+            program = gw.Program(CYCLE, bag=bag, backend="cpu", threads=1, single_tick=True)
+            answers.append(program.answer({"e": rows})["q"].rows())
+            values.append(proposals(program))
+    assert answers[0] == answers[1]
+    assert 5 * values[0] < values[1]
+
+
+def test_programs_join_cycles_from_paths_of_length_two(tmp_path):
+    """A program, its ticks and its checkpoint read one auxiliary relation, and look at far fewer values."""
+    rows = edges(4_000, 400, 1)
+    with_pairs = gw.Program(CYCLE, bag=True, backend="cpu", threads=1)
+    plain = gw.Program(CYCLE, bag=True, backend="cpu", threads=1, strategy="wcoj")
+    for program in (with_pairs, plain):
+        program.step({"e": rows})
+    assert kept(with_pairs) == ["e[0, 1]*e[1, 0]"]
+    assert 5 * proposals(with_pairs) < proposals(plain)
+    with_pairs.checkpoint(tmp_path)
+    restored = gw.Program.restore(tmp_path)
+    for seed in range(2, 6):
+        tick = {"e": [(tuple(row), (-1) ** seed) for row in edges(60, 400, 1 if seed == 3 else seed).tolist()]}
+        answers = [program.step(tick)["q"].rows() for program in (with_pairs, plain, restored)]
+        assert answers[0] == answers[1] == answers[2]
+    assert kept(with_pairs) == ["e[0, 1]*e[1, 0]"]

@@ -13,7 +13,7 @@ from gpu_wcoj.planner.passes.arrange import (
     reuse_arrangements,
     sort_seeds,
 )
-from gpu_wcoj.planner.passes.share import materialize_joins, share_prefixes, use_symmetry
+from gpu_wcoj.planner.passes.share import materialize_joins, share_prefixes, split_joins, use_symmetry
 from gpu_wcoj.planner.passes.simplify import (
     drop_redundant_atoms,
     normalise_rules,
@@ -33,6 +33,7 @@ PASSES: tuple[Pass, ...] = (
     sort_atoms,
     materialize_joins,
     order_variables,
+    split_joins,
     assign_arrangements,
     fuse_lookups,
     place_predicates,
@@ -47,6 +48,7 @@ PASSES: tuple[Pass, ...] = (
 
 FAST_PATHS: dict[Pass, str] = {
     materialize_joins: "auxiliary relations",
+    split_joins: "auxiliary relations",
     make_bushy: "bushy plans",
     share_prefixes: "shared prefixes",
     use_symmetry: "symmetry",

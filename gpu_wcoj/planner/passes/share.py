@@ -10,9 +10,12 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from itertools import combinations
+from math import expm1, inf
+from operator import itemgetter
 from typing import NamedTuple
 
-from gpu_wcoj.costs import FOUND_ROW, READ_ROW
+from gpu_wcoj.circuit.head import max_auxiliary_rows
+from gpu_wcoj.costs import FOUND_ROW, INDEXED_ROW, READ_ROW, WRITTEN_PREFIX
 from gpu_wcoj.functions import Calculation
 from gpu_wcoj.join.plan import (
     Absent,
@@ -31,8 +34,9 @@ from gpu_wcoj.join.plan import (
 from gpu_wcoj.planner.body import Body, BodyAtom
 from gpu_wcoj.planner.cost import Estimator, copying
 from gpu_wcoj.planner.ir import Auxiliary, CatalogReader, Draft, RuleDraft, Setting, Side
-from gpu_wcoj.planner.join_order import MAX_ATOMS
+from gpu_wcoj.planner.join_order import MAX_ATOMS, Chooser, order_variables
 from gpu_wcoj.planner.passes.arrange import with_sorting
+from gpu_wcoj.planner.statistics import Columns, Facts
 from gpu_wcoj.query.ir import MIRRORED
 
 # Name-independent signatures of delta paths, to find common prefixes.
@@ -648,7 +652,7 @@ def materialize_joins(draft: Draft) -> Draft:
       2: city[0, 1]*lives[1, 0](e, b)
     """
     setting = draft.setting
-    if not setting.bag or setting.strategy != "auto" or setting.auxiliaries is None:
+    if not setting.bag or setting.strategy != "auto" or setting.auxiliaries is None or setting.single_tick:
         return draft
     while True:
         grown = _with_more_auxiliaries(draft)
@@ -689,15 +693,20 @@ def _with_more_auxiliaries(draft: Draft) -> Draft:
         if setting.known.rows(auxiliary.name) is None
     }
     expected = {name: facts for name, facts in unseen.items() if facts is not None}
-    catalog = setting.known.expecting(expected) if expected else setting.known
-    shapes = {**setting.shapes, **{auxiliary.name: auxiliary.shape(setting.shapes) for auxiliary in new}}
     auxiliary_rules = [RuleDraft(auxiliary.name, body.rule, body) for auxiliary in new for body in [auxiliary.body()]]
     return replace(
         draft,
-        setting=replace(setting, shapes=shapes, known=catalog),
+        setting=_with_relations(setting, new, expected),
         rules=(*rules[: len(made)], *auxiliary_rules, *rules[len(made) :]),
         auxiliaries=tuple(used),
     )
+
+
+def _with_relations(setting: Setting, new: Iterable[Auxiliary], expected: Mapping[str, Facts]) -> Setting:
+    """Return the setting with auxiliary relations, some of which have estimates."""
+    catalog = setting.known.expecting(expected) if expected else setting.known
+    shapes = {**setting.shapes, **{auxiliary.name: auxiliary.shape(setting.shapes) for auxiliary in new}}
+    return replace(setting, shapes=shapes, known=catalog)
 
 
 @dataclass(frozen=True)
@@ -794,6 +803,170 @@ def _replace_pairs(body: Body, chosen: Iterable[_Pair]) -> Body:
         atoms[min(pair.places)] = BodyAtom(pair.joined.name, tuple(range(len(pair.variables))), pair.variables)
         del atoms[max(pair.places)]
     return replace(body, atoms=tuple(atoms.values()))
+
+
+# Joins of pairs of atoms that one costly body reads.
+
+
+MIN_SPLIT_COST = 1 << 22
+"""Cost of listing all rows of a rule, in nanoseconds, from which on pairs of its atoms are joined beforehand.
+
+To compare plans with and without takes a few milliseconds."""
+
+SPLIT_GAIN = 2.0
+"""Factor by which listing all rows of a rule has to be cheaper with an auxiliary relation than without."""
+
+MAX_FILLING = 0.75
+"""Estimated rows of an auxiliary relation, as a share of the number at which it is given up."""
+
+MAX_TRIALS = 3
+"""Maximum number of auxiliary relations with which a body is planned again; those with the fewest rows come first."""
+
+MIN_SPLIT_ATOMS = 4
+"""Minimum number of atoms of such a body; joining a pair of three leaves a join of two."""
+
+
+def split_joins(draft: Draft) -> Draft:
+    """Join pairs of a costly body's atoms beforehand where the whole becomes much cheaper.
+
+    A path binds one variable after the other, so it lists the bindings of all variables so far. Two atoms that share a
+    variable which occurs nowhere else are joined and projected to their other variables instead: paths of length two
+    are as many as the pairs of their ends at most, however many lead from one to the other. A cycle of five atoms costs
+    what its paths of length three cost, instead of those of length four (Alon, Yuster and Zwick, "Finding and counting
+    given length cycles", 1997, doi:10.1007/BF02523189).
+
+    In a program of many ticks, a tick must not become dearer either, and only bags have such pairs: with them, rows of
+    a set have other derivations. An existing auxiliary relation is kept until these criteria are clearly violated.
+
+    Examples
+    --------
+    >>> from gpu_wcoj.planner.passes import PASSES
+    >>> from tests.planner.examples import draft_program
+    >>> text = "h(a) :- e(a, b), e(b, c), e(c, d), e(d, x), e(x, a)."
+    >>> before = draft_program(text, PASSES[: PASSES.index(split_joins)], sizes={"e": 1_000}, bag=True)
+    >>> for rule_draft in split_joins(before).rules:
+    ...     print(rule_draft.head, [str(atom) for atom in rule_draft.normalised.atoms])
+    e[0, 1]*e[1, 0] ['e(v, x1)', 'e(y0, v)']
+    h ['e[0, 1]*e[1, 0](c, a)', 'e[0, 1]*e[1, 0](x, c)', 'e(x, a)']
+    """
+    setting = draft.setting
+    if setting.strategy != "auto" or setting.auxiliaries is None or not (setting.bag or setting.single_tick):
+        return draft
+    nonrecursive = draft.nonrecursive_heads
+    for rule_draft in draft.rules:
+        made = {auxiliary.name for auxiliary in draft.auxiliaries}
+        if rule_draft.head not in nonrecursive or rule_draft.head in setting.hints or rule_draft.head in made:
+            continue
+        while (split := _split(draft, rule_draft)) is not None:
+            draft, rule_draft = split
+    return draft
+
+
+def _split(draft: Draft, rule_draft: RuleDraft) -> tuple[Draft, RuleDraft] | None:
+    """Return the draft with one more auxiliary relation in a rule, and that rule; None if none pays."""
+    setting, body = draft.setting, rule_draft.normalised
+    cost = _cost_of_all_rows(rule_draft, setting.known)
+    existing = set(setting.auxiliaries or ())
+    if len(body.atoms) < MIN_SPLIT_ATOMS or (STAYS if existing else 1.0) * cost < MIN_SPLIT_COST:
+        return None
+    by_auxiliary: dict[Auxiliary, list[_Pair]] = {}
+    for pair in _pairs(body, {other.head for other in draft.rules}):
+        by_auxiliary.setdefault(pair.joined, []).append(pair)
+    candidates: list[tuple[float, str, Auxiliary, RuleDraft]] = []
+    for auxiliary in by_auxiliary:
+        max_cost = (STAYS if auxiliary in existing else 1.0) * cost
+        auxiliary_rule = _auxiliary_rule(auxiliary, setting.known)
+        n_listed = max((rows for _, rows in _costs_and_rows(auxiliary_rule, setting.known)), default=inf)
+        n_joined = sum(setting.known.rows(relation) or 0.0 for relation in auxiliary.relations)
+        if max_cost >= MIN_SPLIT_COST and n_listed <= MAX_FILLING * max_auxiliary_rows(n_joined):
+            candidates.append((n_listed, auxiliary.name, auxiliary, auxiliary_rule))
+    best: tuple[float, Auxiliary, Draft] | None = None
+    for n_listed, _, auxiliary, auxiliary_rule in sorted(candidates, key=itemgetter(0, 1))[:MAX_TRIALS]:
+        max_cost = (STAYS if auxiliary in existing else 1.0) * cost / SPLIT_GAIN
+        replaced = _replace_pairs(body, _disjoint(by_auxiliary[auxiliary]))
+        trial = _trial(auxiliary, auxiliary_rule, n_listed, replace(rule_draft, body=replaced), setting)
+        if trial[0] > max_cost or (best is not None and trial[0] >= best[0]):
+            continue
+        if setting.single_tick or _cost_of_ticks(auxiliary_rule, trial[1].rules[1]) <= _cost_of_tick(rule_draft):
+            best = trial[0], auxiliary, trial[1]
+    if best is None:
+        return None
+    _, auxiliary, trial_draft = best
+    auxiliary_rule, split_rule = trial_draft.rules
+    rules = [split_rule if other is rule_draft else other for other in draft.rules]
+    n_made = len(draft.auxiliaries)
+    is_new = auxiliary not in draft.auxiliaries
+    changed = replace(
+        draft,
+        setting=trial_draft.setting,
+        rules=(*rules[:n_made], auxiliary_rule, *rules[n_made:]) if is_new else tuple(rules),
+        auxiliaries=(*draft.auxiliaries, auxiliary) if is_new else draft.auxiliaries,
+        candidates=draft.candidates + trial_draft.candidates,
+    )
+    return changed, split_rule
+
+
+def _auxiliary_rule(auxiliary: Auxiliary, catalog: CatalogReader) -> RuleDraft:
+    """Return the rule of an auxiliary relation, with the estimates of both paths."""
+    body = auxiliary.body()
+    choosers = [Chooser(body, seed, catalog) for seed in range(len(body.atoms))]
+    estimates = tuple(chooser.foreseen(chooser.best) for chooser in choosers)
+    return RuleDraft(auxiliary.name, body.rule, body, foreseen=estimates)
+
+
+def _trial(
+    auxiliary: Auxiliary, auxiliary_rule: RuleDraft, n_listed: float, replaced: RuleDraft, setting: Setting
+) -> tuple[float, Draft]:
+    """Return the cost of a rule that reads an auxiliary relation of so many rows, and the draft of both."""
+    facts = {}
+    if setting.known.rows(auxiliary.name) is None:
+        facts[auxiliary.name] = _facts_of_auxiliary(auxiliary, n_listed, setting.known)
+    rules = replace(auxiliary_rule, foreseen=()), replace(replaced, orders=(), foreseen=())
+    trial = order_variables(Draft(_with_relations(setting, [auxiliary], facts), rules))
+    cost = _cost_of_all_rows(auxiliary_rule, setting.known) + (WRITTEN_PREFIX + INDEXED_ROW) * n_listed
+    return cost + _cost_of_all_rows(trial.rules[1], trial.setting.known), trial
+
+
+def _costs_and_rows(rule_draft: RuleDraft, catalog: CatalogReader) -> Iterator[tuple[float, float]]:
+    """Yield the cost and the number of all rows of a rule, by the estimates of each path."""
+    n_negated = len(rule_draft.normalised.negated)
+    for atom, estimate in zip(rule_draft.normalised.atoms, rule_draft.foreseen[n_negated:], strict=True):
+        rows = None if estimate is None else _rows(atom, catalog)
+        if estimate is not None and rows is not None:
+            yield rows * estimate.listing, rows * estimate.levels[-1].rows
+
+
+def _cost_of_all_rows(rule_draft: RuleDraft, catalog: CatalogReader) -> float:
+    """Return the estimated cost of listing all rows of a rule, in nanoseconds; 0 without estimates."""
+    return min((cost for cost, _ in _costs_and_rows(rule_draft, catalog)), default=0.0)
+
+
+def _cost_of_tick(rule_draft: RuleDraft) -> float:
+    """Return the estimated cost of a change of one row of each atom, in nanoseconds."""
+    return sum(estimate.listing for estimate in rule_draft.foreseen if estimate is not None)
+
+
+def _cost_of_ticks(auxiliary_rule: RuleDraft, rule_draft: RuleDraft) -> float:
+    """Return `_cost_of_tick` of a rule and of an auxiliary relation, which it reads."""
+    n_changed = sum(estimate.levels[-1].rows for estimate in auxiliary_rule.foreseen if estimate is not None)
+    body = rule_draft.normalised
+    cost = _cost_of_tick(auxiliary_rule)
+    for atom, estimate in zip((*body.negated, *body.atoms), rule_draft.foreseen, strict=True):
+        if estimate is not None:
+            cost += estimate.listing * (n_changed if atom.relation == auxiliary_rule.head else 1.0)
+    return cost
+
+
+def _facts_of_auxiliary(auxiliary: Auxiliary, n_listed: float, catalog: CatalogReader) -> Facts:
+    """Estimate the distinct rows of an auxiliary relation among as many that are listed."""
+    n_values = 1.0
+    distinct: dict[Columns, float] = {}
+    kept = [(side.atom, column) for side in auxiliary.sides for column in side.kept]
+    for place, (atom, column) in enumerate(kept):
+        distinct[place,] = catalog.values(atom, str(column)) or 1.0
+        n_values *= distinct[place,]
+    n_rows = max(1.0, -n_values * expm1(-n_listed / max(n_values, 1.0)))
+    return Facts(n_rows, {columns: min(count, n_rows) for columns, count in distinct.items()})
 
 
 # Use automorphisms of rules to count changes along fewer delta paths.
