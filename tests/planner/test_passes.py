@@ -140,9 +140,7 @@ def test_no_more_than_atoms_squared_times_variables_orders_are_looked_at(strateg
     for text in texts:
         for sizes in ({}, dict.fromkeys(parse(text).inputs, 1000.0)):
             asked.clear()
-            draft = draft_program(
-                text, [one for one in PASSES if one is not split_joins], strategy=strategy, sizes=sizes
-            )
+            draft = draft_program(text, passes, strategy=strategy, sizes=sizes)
             assert max(draft.candidates, len(asked)) <= bound(draft), text
             n_asked += len(asked)
             assert not draft.rules or draft.candidates > 0
