@@ -921,15 +921,10 @@ class AuxiliaryHead(Head):
         """
         with self._as_auxiliary_error():
             result = super().evaluate(collect, sink)
-        if self.is_too_large:
+        assert self.relation is not None
+        if _count_rows(self.relation) > self._max_rows:
             raise AuxiliaryError(self.name, f"has more than {self._max_rows:,} rows")
         return result
-
-    @property
-    def is_too_large(self) -> bool:
-        """Whether the relation exceeds the limit of rows."""
-        assert self.relation is not None
-        return _count_rows(self.relation) > self._max_rows
 
     @property
     def _may_list_again(self) -> bool:

@@ -290,7 +290,6 @@ class SmallTicks:
         assert self.kernels.walker is not None
         self.walker = self.kernels.walker
         self.obstacles = find_obstacles(circuit)
-        self.auxiliaries = [head for head in circuit.heads.values() if isinstance(head, AuxiliaryHead)]
         self.max_rows = max_walked_rows(circuit)
         most = self.tuning.max_memtable_rows
         self._max_memtable_rows = min(most, AGGREGATED_MEMTABLE) if _aggregates(circuit) else most
@@ -312,8 +311,6 @@ class SmallTicks:
         """Raise `UnsuitableTickError` unless a tick of as many passed rows is a small one."""
         if n_rows > self.max_rows:
             raise UnsuitableTickError(too_many_rows(self.max_rows))
-        if any(head.is_too_large for head in self.auxiliaries):
-            raise UnsuitableTickError("rows that are kept in place of a join are too many")
         self._n_rows = n_rows
         work, max_work = n_rows * self.work_per_row, float(self.tuning.max_expected_work)
         if work * MANY_ROWS_DIVISOR > max_work and work > (max_work := max_work / self._work_divisor(n_rows)):
@@ -1066,7 +1063,7 @@ def find_obstacles(circuit: Circuit) -> dict[str, str]:
     for name, head in circuit.heads.items():
         if isinstance(head, GroupingHead):
             continue
-        if type(head) not in (Head, AuxiliaryHead):
+        if type(head) is not Head:
             obstacles[name] = _obstacle_of(head)
             continue
         for join in head.joins:
@@ -1082,6 +1079,8 @@ def find_obstacles(circuit: Circuit) -> dict[str, str]:
 
 def _obstacle_of(head: object) -> str:
     """Return what keeps a head that is not just a union of rules from being walked."""
+    if isinstance(head, AuxiliaryHead):
+        return "its rows are kept in place of a join"
     if isinstance(head, ComputedGroupsHead):
         return "DuckDB computes its groups"
     if isinstance(head, FirstRowsHead):

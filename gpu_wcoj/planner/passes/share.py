@@ -835,22 +835,21 @@ def split_joins(draft: Draft) -> Draft:
     what its paths of length three cost, instead of those of length four (Alon, Yuster and Zwick, "Finding and counting
     given length cycles", 1997, doi:10.1007/BF02523189).
 
-    In a program of many ticks, a tick must not become dearer either, and only bags have such pairs: with them, rows of
-    a set have other derivations. An existing auxiliary relation is kept until these criteria are clearly violated.
+    For a single tick: other programs maintain each pair in every tick, and rows of a set have other derivations then.
 
     Examples
     --------
     >>> from gpu_wcoj.planner.passes import PASSES
     >>> from tests.planner.examples import draft_program
-    >>> text = "h(a) :- e(a, b), e(b, c), e(c, d), e(d, x), e(x, a)."
-    >>> before = draft_program(text, PASSES[: PASSES.index(split_joins)], sizes={"e": 1_000}, bag=True)
+    >>> text = "h(a, c, x) :- e(a, b), e(b, c), e(c, d), e(d, x), e(x, y), e(y, a)."
+    >>> before = draft_program(text, PASSES[: PASSES.index(split_joins)], sizes={"e": 1_000}, single_tick=True)
     >>> for rule_draft in split_joins(before).rules:
     ...     print(rule_draft.head, [str(atom) for atom in rule_draft.normalised.atoms])
     e[0, 1]*e[1, 0] ['e(v, x1)', 'e(y0, v)']
-    h ['e[0, 1]*e[1, 0](c, a)', 'e[0, 1]*e[1, 0](x, c)', 'e(x, a)']
+    h ['e[0, 1]*e[1, 0](c, a)', 'e[0, 1]*e[1, 0](x, c)', 'e[0, 1]*e[1, 0](a, x)']
     """
     setting = draft.setting
-    if setting.strategy != "auto" or setting.auxiliaries is None or not (setting.bag or setting.single_tick):
+    if setting.strategy != "auto" or setting.auxiliaries is None or not setting.single_tick:
         return draft
     nonrecursive = draft.nonrecursive_heads
     for rule_draft in draft.rules:
@@ -866,28 +865,23 @@ def _split(draft: Draft, rule_draft: RuleDraft) -> tuple[Draft, RuleDraft] | Non
     """Return the draft with one more auxiliary relation in a rule, and that rule; None if none pays."""
     setting, body = draft.setting, rule_draft.normalised
     cost = _cost_of_all_rows(rule_draft, setting.known)
-    existing = set(setting.auxiliaries or ())
-    if len(body.atoms) < MIN_SPLIT_ATOMS or (STAYS if existing else 1.0) * cost < MIN_SPLIT_COST:
+    if len(body.atoms) < MIN_SPLIT_ATOMS or cost < MIN_SPLIT_COST:
         return None
     by_auxiliary: dict[Auxiliary, list[_Pair]] = {}
     for pair in _pairs(body, {other.head for other in draft.rules}):
         by_auxiliary.setdefault(pair.joined, []).append(pair)
     candidates: list[tuple[float, str, Auxiliary, RuleDraft]] = []
     for auxiliary in by_auxiliary:
-        max_cost = (STAYS if auxiliary in existing else 1.0) * cost
         auxiliary_rule = _auxiliary_rule(auxiliary, setting.known)
         n_listed = max((rows for _, rows in _costs_and_rows(auxiliary_rule, setting.known)), default=inf)
         n_joined = sum(setting.known.rows(relation) or 0.0 for relation in auxiliary.relations)
-        if max_cost >= MIN_SPLIT_COST and n_listed <= MAX_FILLING * max_auxiliary_rows(n_joined):
+        if n_listed <= MAX_FILLING * max_auxiliary_rows(n_joined):
             candidates.append((n_listed, auxiliary.name, auxiliary, auxiliary_rule))
     best: tuple[float, Auxiliary, Draft] | None = None
     for n_listed, _, auxiliary, auxiliary_rule in sorted(candidates, key=itemgetter(0, 1))[:MAX_TRIALS]:
-        max_cost = (STAYS if auxiliary in existing else 1.0) * cost / SPLIT_GAIN
         replaced = _replace_pairs(body, _disjoint(by_auxiliary[auxiliary]))
         trial = _trial(auxiliary, auxiliary_rule, n_listed, replace(rule_draft, body=replaced), setting)
-        if trial[0] > max_cost or (best is not None and trial[0] >= best[0]):
-            continue
-        if setting.single_tick or _cost_of_ticks(auxiliary_rule, trial[1].rules[1]) <= _cost_of_tick(rule_draft):
+        if trial[0] <= cost / SPLIT_GAIN and (best is None or trial[0] < best[0]):
             best = trial[0], auxiliary, trial[1]
     if best is None:
         return None
@@ -939,22 +933,6 @@ def _costs_and_rows(rule_draft: RuleDraft, catalog: CatalogReader) -> Iterator[t
 def _cost_of_all_rows(rule_draft: RuleDraft, catalog: CatalogReader) -> float:
     """Return the estimated cost of listing all rows of a rule, in nanoseconds; 0 without estimates."""
     return min((cost for cost, _ in _costs_and_rows(rule_draft, catalog)), default=0.0)
-
-
-def _cost_of_tick(rule_draft: RuleDraft) -> float:
-    """Return the estimated cost of a change of one row of each atom, in nanoseconds."""
-    return sum(estimate.listing for estimate in rule_draft.foreseen if estimate is not None)
-
-
-def _cost_of_ticks(auxiliary_rule: RuleDraft, rule_draft: RuleDraft) -> float:
-    """Return `_cost_of_tick` of a rule and of an auxiliary relation, which it reads."""
-    n_changed = sum(estimate.levels[-1].rows for estimate in auxiliary_rule.foreseen if estimate is not None)
-    body = rule_draft.normalised
-    cost = _cost_of_tick(auxiliary_rule)
-    for atom, estimate in zip((*body.negated, *body.atoms), rule_draft.foreseen, strict=True):
-        if estimate is not None:
-            cost += estimate.listing * (n_changed if atom.relation == auxiliary_rule.head else 1.0)
-    return cost
 
 
 def _facts_of_auxiliary(auxiliary: Auxiliary, n_listed: float, catalog: CatalogReader) -> Facts:
