@@ -287,7 +287,7 @@ MAX_MERGED_FRACTION = 0.7
 """Fraction of distinct prefixes up to which these are compared, and merged if several steps follow."""
 
 SORT_EQUAL_FROM, EQUAL_PREFIX = 16, 8
-"""Prefixes from which on they are sorted if each proposes as many values, and half of them are equal for certain."""
+"""Prefixes from which on they are sorted if each proposes as many values, and half of them are equal."""
 
 
 def live_variables(steps: Sequence[Step], prefixes: Prefixes, join: GenericJoin) -> set[str]:
@@ -342,7 +342,7 @@ def group_prefixes(prefixes: Prefixes, steps: Sequence[Step], join: GenericJoin)
 
     The second result is None if every prefix is a group. If the variable bound last is eliminated, groups are runs of
     prefixes. Otherwise prefixes are sorted, if the steps are expensive and there are many more prefixes than
-    distinct combinations of positions, or if they propose many values.
+    distinct ones, or if they propose many values.
     """
     n, backend = len(prefixes), join.backend
     newest, any_one = has_eliminated_variables(prefixes, steps, join) if n > 1 else (False, False)
@@ -363,10 +363,13 @@ def group_prefixes(prefixes: Prefixes, steps: Sequence[Step], join: GenericJoin)
         return prefixes, group
     is_reduced = len(prefixes) >= MIN_REDUCTION * places
     is_few = len(prefixes) < SORT_FROM or not is_reduced
-    if is_few and not _propose_many(prefixes, steps[0], join, EQUAL_PREFIX if is_reduced else WIDE_PREFIX):
+    if is_few and not _propose_many(prefixes, steps[0], join, EQUAL_PREFIX):
         return prefixes, group
-    if not is_reduced and estimate_distinct(look, backend) > len(prefixes) * MAX_MERGED_FRACTION:
-        return prefixes, group
+    if not is_reduced:
+        is_wide = _propose_many(prefixes, steps[0], join, WIDE_PREFIX)
+        max_distinct = MAX_MERGED_FRACTION if is_wide else 1 / MIN_REDUCTION
+        if estimate_distinct(look, backend) > len(prefixes) * max_distinct:
+            return prefixes, group
     firsts, indices = group_rows(look, backend)
     return prefixes.gather(firsts, backend.xp), indices if group is None else indices[group]
 
