@@ -601,7 +601,11 @@ class TickRunner:
                 self.ledger.change_kernels(incoming)
                 if not incoming:
                     return
-                _, side, (_, rows_by_head, _) = self._evaluate(incoming, threads, collect, None)
+                try:
+                    _, side, (_, rows_by_head, _) = self._evaluate(incoming, threads, collect, None)
+                except AuxiliaryError:
+                    self.ledger.without_auxiliaries()
+                    _, side, (_, rows_by_head, _) = self._evaluate(incoming, threads, collect, None)
                 emit_rows(rows_by_head)
                 circuit, seconds = side.circuit, time.perf_counter() - start
                 backend = circuit.backend

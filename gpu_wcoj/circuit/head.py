@@ -958,12 +958,19 @@ class AuxiliaryHead(Head):
         return int(max_auxiliary_rows(sum(map(_count_rows, self.inputs))))
 
     def _pieces(self) -> Iterator[Piece]:
-        max_rows, n_rows = self._max_rows, 0
+        n_rows = 0
         for piece in super()._pieces():
             n_rows += len(piece)
-            if n_rows > max_rows:
-                raise AuxiliaryError(self.name, f"changes by more than {max_rows:,} rows")
+            self._check_change(n_rows)
             yield piece
+
+    def _check_gathered(self, n_rows: int, n_answer_rows: int) -> None:
+        super()._check_gathered(n_rows, n_answer_rows)
+        self._check_change(n_rows)
+
+    def _check_change(self, n_rows: int) -> None:
+        if n_rows > self._max_rows:
+            raise AuxiliaryError(self.name, f"changes by more than {self._max_rows:,} rows")
 
 
 def _count_rows(index: RelationIndex) -> int:

@@ -12,7 +12,9 @@ import pytest
 
 import gpu_wcoj as gw
 from bench.suite.random_queries import random_query
-from gpu_wcoj.errors import UnknownRelationError
+from gpu_wcoj.circuit import head
+from gpu_wcoj.circuit.head import AuxiliaryHead
+from gpu_wcoj.errors import AuxiliaryError, UnknownRelationError
 from gpu_wcoj.join.settings import tune
 from gpu_wcoj.kernels.protocol import PROPOSALS, Int64Array
 from gpu_wcoj.planner import replan
@@ -274,3 +276,27 @@ def test_a_query_joins_cycles_from_paths_of_length_two(bag):
             values.append(proposals(program))
     assert answers[0] == answers[1]
     assert 5 * values[0] < values[1]
+
+
+@pytest.mark.usefixtures("forced_splits")
+@pytest.mark.parametrize("bag", [False, True], ids=["set", "bag"])
+def test_a_query_answers_without_a_pair_that_is_too_large(monkeypatch, bag):
+    """A pair that exceeds its limit is given up while it is listed, and the tick runs again without it."""
+    rows, refused = edges(4_000, 400, 1), list[str]()
+    with tune(off=frozenset({"auxiliary relations"})):
+        plain = gw.Program(CYCLE, backend="cpu", bag=bag, single_tick=True).answer({"e": rows})["q"].rows()
+    check = AuxiliaryHead._check_change
+
+    def noted(pair: AuxiliaryHead, n_rows: int) -> None:
+        try:
+            check(pair, n_rows)
+        except AuxiliaryError as error:
+            refused.append(str(error))
+            raise
+
+    monkeypatch.setattr(AuxiliaryHead, "_check_change", noted)
+    monkeypatch.setattr(head, "SPARE_ROWS", 0)
+    monkeypatch.setattr(head, "PER_ROW", 1)
+    program = gw.Program(CYCLE, backend="cpu", bag=bag, single_tick=True)
+    assert program.answer({"e": rows})["q"].rows() == plain
+    assert len(refused) == 1, refused
