@@ -895,7 +895,7 @@ SPARE_ROWS = 1 << 16
 
 
 def max_auxiliary_rows(n_joined: float) -> float:
-    """Return the rows that an auxiliary relation may have, given the sum of the rows that it joins."""
+    """Return the rows that an auxiliary relation may have, by the rows that it joins."""
     return SPARE_ROWS + PER_ROW * n_joined
 
 

@@ -862,7 +862,7 @@ def split_joins(draft: Draft) -> Draft:
 
 
 def _split(draft: Draft, rule_draft: RuleDraft) -> tuple[Draft, RuleDraft] | None:
-    """Return the draft with one more auxiliary relation in a rule, and that rule; None if none pays."""
+    """Return the draft and a rule with one more auxiliary relation; None if none pays."""
     setting, body = draft.setting, rule_draft.normalised
     cost = _cost_of_all_rows(rule_draft, setting.known)
     if len(body.atoms) < MIN_SPLIT_ATOMS or cost < MIN_SPLIT_COST:
@@ -911,7 +911,7 @@ def _auxiliary_rule(auxiliary: Auxiliary, catalog: CatalogReader) -> RuleDraft:
 def _trial(
     auxiliary: Auxiliary, auxiliary_rule: RuleDraft, n_listed: float, replaced: RuleDraft, setting: Setting
 ) -> tuple[float, Draft]:
-    """Return the cost of a rule that reads an auxiliary relation of so many rows, and the draft of both."""
+    """Return the cost of a rule that reads an auxiliary relation, and the draft of both."""
     facts = {}
     if setting.known.rows(auxiliary.name) is None:
         facts[auxiliary.name] = _facts_of_auxiliary(auxiliary, n_listed, setting.known)
@@ -931,7 +931,7 @@ def _costs_and_rows(rule_draft: RuleDraft, catalog: CatalogReader) -> Iterator[t
 
 
 def _cost_of_all_rows(rule_draft: RuleDraft, catalog: CatalogReader) -> float:
-    """Return the estimated cost of listing all rows of a rule, in nanoseconds; 0 without estimates."""
+    """Return the cost of listing all rows of a rule, in nanoseconds; 0 without estimates."""
     return min((cost for cost, _ in _costs_and_rows(rule_draft, catalog)), default=0.0)
 
 
