@@ -30,8 +30,6 @@ class Case:
     changed
         The relation whose last rows arrive in ticks; the others are loaded. Empty if all rows are the first tick of a
         new program.
-    is_single
-        Whether that program answers once and is then dropped, as a query does.
     tick_rows, n_ticks
         Rows of a tick, and the number of ticks.
     lists
@@ -48,7 +46,6 @@ class Case:
     n_ticks: int = 1
     lists: bool = False
     bag: bool = False
-    is_single: bool = False
     base: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -115,12 +112,6 @@ def _chain(n_edges: int = 3000) -> Mapping[str, Rows]:
     return {"edge": chain[::-1], "start": np.zeros((1, 1), np.int64)}
 
 
-def _selected(n_rows: int = 200_000) -> Mapping[str, Rows]:
-    """Return a chain of three relations, of whose rows few lead from the first values of the first one on."""
-    random = np.random.default_rng(1)
-    return {name: random.integers(0, n_rows, (n_rows, 2)) for name in ("r", "s", "t")}
-
-
 def _started(n_starts: int = 5) -> Mapping[str, Rows]:
     """A graph, and a few of its nodes."""
     return {**_graph(12, 16_000)(), "start": np.arange(n_starts, dtype=np.int64)[:, None]}
@@ -169,10 +160,6 @@ CASES: Mapping[str, Case] = {
     ),
     "seed lookups": Case(  # as on a device, where nothing is walked
         TRIANGLE, _without("seed lookups"), _graph(13, 55_000), "edge", 1, 40, base={"max_tick_rows": -1}
-    ),
-    "semi-joins": Case(
-        "h(a, d) :- r(a, b), s(b, c), t(c, d), a < 200.", _without("semi-joins"), _selected, "", 600_000, lists=True,
-        bag=True, is_single=True,
     ),
     "shared prefixes": Case(
         "h(a, b, c, d) :- edge(a, b), edge(a, c), edge(a, d), edge(b, c), edge(b, d), edge(c, d).",

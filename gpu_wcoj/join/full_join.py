@@ -28,15 +28,15 @@ from gpu_wcoj.join.eliminate import (
     with_budget,
     with_weights,
 )
-from gpu_wcoj.join.generic import GenericJoin, apply_checks, group_key
-from gpu_wcoj.join.plan import Absent, AtomUse, Condition, DeltaPath, Step
-from gpu_wcoj.join.prefixes import Meter, Prefixes, condition_mask
+from gpu_wcoj.join.generic import GenericJoin, group_key
+from gpu_wcoj.join.plan import AtomUse, DeltaPath, Step
+from gpu_wcoj.join.prefixes import Meter, Prefixes
 from gpu_wcoj.join.seeds import Seeds, bind_seeds, first_variables, seed_rows
 from gpu_wcoj.join.settings import Execution, in_order
 from gpu_wcoj.kernels.protocol import Int64Array
-from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey, PhaseRows, RowBatch, UnsortedArrangement
+from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey, RowBatch
 from gpu_wcoj.trace.spine import Spine
-from gpu_wcoj.zset.arrays import BoolArray, positions
+from gpu_wcoj.zset.arrays import positions
 from gpu_wcoj.zset.index import IndexedZSet
 
 
@@ -478,219 +478,6 @@ class FullJoin:
         return sum(total for total, _ in counted), sum(cost for _, cost in counted)
 
 
-# Semi-joins before a single tick: rows that match no row of another atom are left out before they are indexed.
-#
-# A path of a single tick indexes all rows of its atoms, at some 64 ns a row. Where a selection leaves few rows of one
-# atom, few rows of the others match them, and those are found in some nanoseconds a row, by a filter of the values that
-# each variable may have: one hash, as a Bloom filter has. The smallest atom comes first, and each atom that is tested
-# narrows the filters of the next ones (predicate transfer, arXiv:2307.15255). Filters may keep rows that match nothing,
-# so the join is as before, over fewer rows.
-
-
-MIN_INDEXED_ROWS = 1 << 12
-"""Rows that a path indexes from which on they are tested: fewer are indexed in the time of the calls."""
-TESTED_ROW = 5.0
-"""Nanoseconds of a row whose values are hashed, and written to filters or looked up in them."""
-MAX_TEST_FRACTION = 0.25
-"""Fraction of the cost of the indices that tests of all rows may cost."""
-TESTED_SAMPLE_ROWS = 512
-"""Rows of an atom that are tested first."""
-MAX_KEPT = 0.7
-"""Fraction of the rows of an atom above which they are all kept: the others save less than their removal costs."""
-FILTER_BITS = 3
-"""Binary logarithm of the places in a filter per value: at most an eighth of the values that are not in it pass."""
-MIN_FILTER_BITS, MAX_FILTER_BITS = 16, 22
-"""Binary logarithm of the places in a filter, at least and at most: from 64 KiB, which a cache holds, to 4 MiB."""
-
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-
-
-@dataclass(frozen=True, eq=False)
-class ValueFilter:
-    """A set of values, by one hash: values that are not in it may pass."""
-
-    places: BoolArray
-    shift: np.uint64
-
-    @classmethod
-    def from_values(cls, values: Int64Array) -> ValueFilter:
-        """Return the filter that lets some values pass. O(values)."""
-        bits = min(MAX_FILTER_BITS, max(MIN_FILTER_BITS, len(values).bit_length() + FILTER_BITS))
-        new = cls(np.zeros(1 << bits, np.bool_), np.uint64(64 - bits))
-        new.places[new._hash(values)] = True
-        return new
-
-    def passing(self, values: Int64Array) -> BoolArray:
-        """Return a mask of the values that pass."""
-        return self.places[self._hash(values)]
-
-    def _hash(self, values: Int64Array) -> Int64Array:
-        return (values.view(np.uint64) * _GOLDEN >> self.shift).view(np.int64)
-
-
-@dataclass(eq=False)
-class _Atom:
-    """Rows of one atom of a path.
-
-    Attributes
-    ----------
-    rows
-        Rows of its relation.
-    chosen
-        Positions of the rows that may match; None for all.
-    is_reduced
-        Whether the others are worth removing.
-    """
-
-    use: AtomUse
-    rows: PhaseRows
-    chosen: Int64Array | None
-    is_reduced: bool = False
-
-    def __len__(self) -> int:
-        return len(self.rows) if self.chosen is None else len(self.chosen)
-
-    def values(self, variable: str, part: slice) -> Int64Array:
-        """Return values of a variable, of a part of the rows that may match."""
-        column = self.rows.columns[self.use.key.order[self.use.variables.index(variable)]]
-        return column[part] if self.chosen is None else column[self.chosen[part]]
-
-    def narrow(self, filters: Mapping[str, ValueFilter]) -> None:
-        """Leave out the rows whose values do not pass, unless most of a sample do."""
-        tested = [name for name in self.use.variables if name in filters]
-        sample = slice(None, None, max(1, len(self) // TESTED_SAMPLE_ROWS))
-        if not tested or self._passing(filters, tested, sample).mean() > MAX_KEPT:
-            return
-        remaining = np.flatnonzero(self._passing(filters, tested, slice(None)))
-        self.chosen = remaining if self.chosen is None else self.chosen[remaining]
-        self.is_reduced = True
-
-    def _passing(self, filters: Mapping[str, ValueFilter], tested: Sequence[str], rows: slice) -> BoolArray:
-        mask = filters[tested[0]].passing(self.values(tested[0], rows))
-        for name in tested[1:]:
-            mask &= filters[name].passing(self.values(name, rows))
-        return mask
-
-
-def _semi_joined(join: IncrementalGenericJoin, phase: int) -> IncrementalGenericJoin:
-    """Return the join of a single tick over the rows that may match.
-
-    It is the join itself if most rows may match.
-    """
-    execution = join.execution
-    atoms = _atoms(join, phase) if execution.single_tick and execution.uses("semi-joins") else None
-    if atoms is None:
-        return join
-    _reduce(atoms)
-    arrangements = dict(_reduced_arrangements(join, atoms, phase))
-    if not arrangements:
-        return join
-    return IncrementalGenericJoin(join.query, {**join.arrangements, **arrangements}, join.execution)
-
-
-def _atoms(join: IncrementalGenericJoin, phase: int) -> list[_Atom] | None:
-    """Return the atoms of the planned path, the seed first.
-
-    None if tests of their rows would cost too much beside indices.
-    """
-    path = join.query.paths[0]
-    atoms: list[_Atom] = []
-    indexed: dict[ArrangementKey, int] = {}
-    for use in (path.seed, *path.other_atoms):
-        arrangement = join.arrangements[use.key]
-        rows = _rows_of(arrangement, phase)
-        if rows is None:
-            return None  # the join is empty
-        atoms.append(_Atom(use, rows, None))
-        if use is not path.seed and _is_unsorted(arrangement):
-            indexed[use.key] = len(rows)
-    cost_of_tests, cost_of_indices = TESTED_ROW * sum(map(len, atoms)), INDEXED_ROW * sum(indexed.values())
-    if sum(indexed.values()) < MIN_INDEXED_ROWS or cost_of_tests > MAX_TEST_FRACTION * cost_of_indices:
-        return None
-    for atom in atoms:
-        if _is_unsorted(join.arrangements[atom.use.key]):
-            atom.chosen = atom.use.key.select(atom.rows.columns, join.execution.backend)
-    _select_seeds(join, atoms[0])
-    return atoms
-
-
-def _is_unsorted(arrangement: Arrangement) -> bool:
-    """Return whether an arrangement is indexed when its rows are first looked up."""
-    return isinstance(arrangement, UnsortedArrangement) and not arrangement.is_indexed
-
-
-def _rows_of(arrangement: Arrangement, phase: int) -> PhaseRows | None:
-    """Return the rows of one phase, one column a column of the relation; None if there are none."""
-    batch = arrangement.starting_rows(phase)
-    if batch is None or isinstance(batch, RowBatch):
-        return None if batch is None else batch.rows
-    level_of = {column: level for level, column in enumerate(arrangement.key.order)}
-    columns = [batch.matrix[level_of.get(column, 0)] for column in range(max(level_of, default=-1) + 1)]
-    return PhaseRows(columns, 1 if batch.weights is None else batch.weight_column(), is_consolidated=False)
-
-
-def _select_seeds(join: IncrementalGenericJoin, seeds: _Atom) -> None:
-    """Leave out the rows of the seed that fail its conditions.
-
-    If a calculation fails for a row, all rows stay: that may be an error.
-    """
-    path, execution = join.query.paths[0], join.execution
-    checks = [check for check in path.seed_checks if not isinstance(check, Absent)]
-    if not (path.seed_conditions or checks):
-        return
-    values = {name: seeds.values(name, slice(None)) for name in seeds.use.variables}
-    mask = condition_mask(path.seed_conditions, values, execution.ranks)
-    if any(isinstance(check, Condition) for check in checks):
-        checking = GenericJoin(
-            {}, {}, execution.weighted, frozenset(), execution.backend, ranks=execution.ranks,
-            dictionary=execution.dictionary, budget=execution.budget,
-        )  # fmt: skip
-        checked = apply_checks(checks, values, len(seeds), checking, mask)
-        mask = mask if any(checking.failed) else checked
-    remaining = np.flatnonzero(mask)
-    if len(remaining) <= MAX_KEPT * len(seeds):
-        seeds.chosen = remaining if seeds.chosen is None else seeds.chosen[remaining]
-        seeds.is_reduced = True
-
-
-def _reduce(atoms: Sequence[_Atom]) -> None:
-    """Narrow the rows of each atom by those before it, from the smallest on."""
-    filters: dict[str, ValueFilter] = {}
-    waiting = list(atoms)
-    while waiting:
-        connected = [atom for atom in waiting if not filters.keys().isdisjoint(atom.use.variables)]
-        atom = min(connected or waiting, key=len)
-        waiting.remove(atom)
-        if len(atom):
-            atom.narrow(filters)
-        left = {name for other in waiting for name in other.use.variables}
-        for name in left.intersection(atom.use.variables):
-            if name not in filters or atom.is_reduced:
-                filters[name] = ValueFilter.from_values(atom.values(name, slice(None)))
-
-
-def _reduced_arrangements(
-    join: IncrementalGenericJoin, atoms: Sequence[_Atom], phase: int
-) -> Iterator[tuple[ArrangementKey, UnsortedArrangement]]:
-    """Yield the arrangements of which only some rows may match, for all atoms that read them."""
-    paths = (*join.query.paths, *join.query.alternatives)
-    reading: dict[ArrangementKey, set[int]] = {}
-    for path in paths:
-        for use in (*path.seeds, *path.other_atoms, *(check.use for check in path.absent)):
-            reading.setdefault(use.key, set()).add(use.atom)
-    for key, readers in reading.items():
-        reduced = [atom for atom in atoms if atom.use.key == key and atom.is_reduced]
-        if {atom.use.atom for atom in reduced} != readers or not _is_unsorted(join.arrangements[key]):
-            continue
-        parts = [atom.chosen for atom in reduced if atom.chosen is not None]
-        chosen = parts[0] if len(parts) == 1 else np.unique(np.concatenate(parts))
-        if len(chosen) <= MAX_KEPT * len(reduced[0].rows):
-            arrangement = UnsortedArrangement(key, join.execution.backend, join.execution.weighted)
-            rows = reduced[0].rows.gather(chosen, key.columns)
-            arrangement.receive_delta([rows.gather(chosen[:0], key.columns)] * phase + [rows])
-            yield key, arrangement
-
-
 # A load: the change of a rule whose atoms were all empty, listed along the cheapest path.
 #
 # A change of several atoms is the sum of the terms of all paths. If all atoms were empty, only the path whose atom is
@@ -724,9 +511,7 @@ def list_change(join: IncrementalGenericJoin, phase: int) -> Iterator[Piece]:
         return
     limit = _limit_of_planned_path(join, phase)
     if limit is not None:
-        narrowed = _semi_joined(join, phase)
-        with _reported(join, narrowed):
-            yield from _list_single_tick(narrowed, phase, _limit_of_planned_path(narrowed, phase) or limit)
+        yield from _list_single_tick(join, phase, limit)
         return
     with _along_cheapest_path(join, phase, False, None, 0.0) as cheapest:
         yield from cheapest.join(phase)
@@ -795,26 +580,17 @@ def count_change(join: IncrementalGenericJoin, phase: int) -> int:
     if load is not None:
         with _reported(join, load, LOAD):
             return count_change(load, phase)
-    limit = _limit_of_planned_path(join, phase)
+    limit, cost = _limit_of_planned_path(join, phase), 0.0
     if limit is not None:
-        narrowed = _semi_joined(join, phase)
-        with _reported(join, narrowed):
-            return _count_single_tick(narrowed, phase, _limit_of_planned_path(narrowed, phase) or limit)
-    with _along_cheapest_path(join, phase, True, None, 0.0) as cheapest:
-        return cheapest.count(phase)
-
-
-def _count_single_tick(join: IncrementalGenericJoin, phase: int, limit: float) -> int:
-    """Return the weight of the rows of a single tick along the planned path, or a cheaper one."""
-    if _sampled_cost(join, join, phase, SAMPLE_SIZES[0], True, limit / DECISIVE_FACTOR) < limit / DECISIVE_FACTOR:
-        return join.count(phase)
-    if _sampled_cost(join, join, phase, SAMPLE_SIZES[-1], True, limit) < limit:
-        return join.count(phase)
-    single, _ = _cheapest_alternative(join, phase, True, FIRST_BUDGET, limit)
-    if single is not None:
-        with _reported(join, single, FULL_COUNT):
-            return single.count(phase)
-    cost = _extrapolated_cost(join, phase, True, MAX_SURPRISE * limit)
+        if _sampled_cost(join, join, phase, SAMPLE_SIZES[0], True, limit / DECISIVE_FACTOR) < limit / DECISIVE_FACTOR:
+            return join.count(phase)
+        if _sampled_cost(join, join, phase, SAMPLE_SIZES[-1], True, limit) < limit:
+            return join.count(phase)
+        single, _ = _cheapest_alternative(join, phase, True, FIRST_BUDGET, limit)
+        if single is not None:
+            with _reported(join, single, FULL_COUNT):
+                return single.count(phase)
+        cost = _extrapolated_cost(join, phase, True, MAX_SURPRISE * limit)
     with _along_cheapest_path(join, phase, True, limit, cost) as cheapest:
         return cheapest.count(phase)
 
@@ -840,24 +616,16 @@ def _along_cheapest_path(
 
 
 @contextmanager
-def _reported(
-    join: IncrementalGenericJoin, single: IncrementalGenericJoin, index: int | None = None
-) -> Generator[None]:
-    """Report the work of another join of the same rows as work of `join`, under its limit.
-
-    All of it under an index of a path, or that of each path under its own.
-    """
-    if single is join:
-        yield
-        return
+def _reported(join: IncrementalGenericJoin, single: IncrementalGenericJoin, index: int) -> Generator[None]:
+    """Report the work of another join of the same rows as work of `join`, under its limit."""
     single.failed = join.failed
     single.max_cost = None if join.max_cost is None else join.max_cost - join.cost
     try:
         yield
     finally:
-        join.finished += [(path_index if index is None else index, work) for path_index, work in single.finished]
+        join.finished += [(index, work) for _, work in single.finished]
         for meter in single.meters:
-            meter.path_index = meter.path_index if index is None else index
+            meter.path_index = index
         join.meters += single.meters
         join.seeds += single.seeds
         join.given_up_cost += single.given_up_cost

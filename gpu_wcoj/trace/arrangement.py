@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -142,22 +142,6 @@ class PhaseRows:
         column: Int64Array = xp.empty(len(self), np.int64)
         column.fill(self.weights)
         return column
-
-    def gather(self, chosen: Int64Array, read: Collection[int]) -> PhaseRows:
-        """Return the rows at some ascending positions.
-
-        Parameters
-        ----------
-        read
-            The columns that are read; another stands for each of the others.
-        """
-        place = min(read, default=0)
-        first = self.columns[place][chosen]
-        columns = [
-            column[chosen] if index in read and index != place else first for index, column in enumerate(self.columns)
-        ]
-        weights = self.weights if isinstance(self.weights, int) else self.weights[chosen]
-        return PhaseRows(columns, weights, self.is_consolidated)
 
     @cached_property
     def groups(self) -> dict[object, Any]:
@@ -516,11 +500,6 @@ class UnsortedArrangement(Arrangement):
     def phases(self) -> tuple[PhaseRows, ...]:
         """The rows of this tick, as they came."""
         return self._phases
-
-    @property
-    def is_indexed(self) -> bool:
-        """True if the rows have been looked up."""
-        return self._indexed is not None
 
     def receive_delta(self, phases: Sequence[PhaseRows]) -> None:
         """Take this tick's change."""

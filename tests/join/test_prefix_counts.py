@@ -16,6 +16,7 @@ from tests.helpers.answers import named
 from tests.helpers.counted_work import looked_at, random_edges, table, work_of
 from tests.helpers.join_patterns import PATTERNS
 from tests.helpers.prefix_counts import sums_of_minima
+from tests.join.test_loads import answer_once
 
 MARK_FACTOR = 2
 """A group of prefixes marks a range up to this many times as long as what it would propose without marks."""
@@ -236,3 +237,20 @@ def test_parts_of_a_change_are_counted_once_for_each_value_that_they_read():
     program.load(ticks[0])
     program.step_counts(ticks[1])
     assert counted(program) < 2_000_000  # 6,700,000 if each prefix counts the triangles at its vertex
+
+
+@pytest.mark.parametrize("bag", [False, True])
+def test_equal_prefixes_of_some_ten_values_are_counted_once(bag):
+    """Prefixes that propose some ten values each are grouped as those that propose many are."""
+    random = np.random.default_rng(5)
+    rows = {
+        "s": np.column_stack([np.arange(200), random.integers(0, 40, 200)]),
+        "u": np.column_stack([np.repeat(np.arange(40), 3), random.integers(0, 40, 120)]),
+        "r": np.column_stack([np.repeat(np.arange(40), 14), random.integers(0, 200, 560)]),
+        "t": np.column_stack([np.repeat(np.arange(40), 14), random.integers(0, 200, 560)]),
+    }
+    text = "q(p) :- s(p, a), u(a, b), r(a, v), t(b, v)."
+    answer, proposed, _ = answer_once(text, rows, bag=bag)
+    plain = gw.Program(text, bag=bag, backend="cpu", strategy="binary")
+    assert answer.rows() == plain.step(rows)["q"].rows()
+    assert proposed < 4_000
