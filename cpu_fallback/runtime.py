@@ -41,6 +41,7 @@ from numba.core.typed_passes import (
 )
 from numba.core.types import unliteral
 from numba.core.typing.templates import make_concrete_template
+from numba.core.typing.templates import signature as make_signature
 from numba.core.untyped_passes import (
     FixupArgs,
     GenericRewrites,
@@ -352,6 +353,14 @@ class KernelFlags(Flags):
 _CALL_TYPES: dict[tuple[Any, ...], Any] = {}
 """The signature of each operator and function of numba's by the types of its arguments."""
 
+_COMPARISONS: dict[Any, str] = {min: "<", max: ">"}
+"""Functions of two integers that are lowered to a comparison, and the one for which the first is the result."""
+
+
+def _is_comparison(function: Any, args: Any) -> bool:
+    """Return whether a call is that of `min` or `max` for two integers of 8 bytes."""
+    return function.typing_key in _COMPARISONS and [*map(unliteral, args)] == [types.int64] * 2
+
 
 def _call_type(function: Any, context: Any, args: Any, kws: Any) -> Any:
     """Return the signature of a call of a numba function, from memory if it is known.
@@ -359,13 +368,18 @@ def _call_type(function: Any, context: Any, args: Any, kws: Any) -> Any:
     numba tries some twenty signatures, most of them for arrays, for each operation of each function, which takes a
     sixth of the time of compilation.
     """
-    find = types.functions.BaseFunction.get_call_type
-    if kws:
-        return find(function, context, args, kws)
     key = function, *args
-    signature = _CALL_TYPES.get(key)
+    signature = None if kws else _CALL_TYPES.get(key)
+    if signature is None and not kws and _is_comparison(function, args):
+        signature = _CALL_TYPES[key] = make_signature(types.int64, types.int64, types.int64)
     if signature is None:
-        signature = _CALL_TYPES[key] = find(function, context, args, kws)
+        del types.Function.get_call_type  # what numba compiles for its function is lowered by numba
+        try:
+            signature = types.functions.BaseFunction.get_call_type(function, context, args, kws)
+        finally:
+            types.Function.get_call_type = _call_type
+        if not kws:
+            _CALL_TYPES[key] = signature
     return signature
 
 
@@ -394,11 +408,118 @@ _HAS_ARRAY: dict[Any, bool] = {}
 
 
 class KernelLowering(Lower):
-    """numba's translation to LLVM, without instructions that only arrays need.
+    """numba's translation to LLVM, in fewer instructions.
 
     numba reads each variable before it is set and clears it after its last use, to count references. For numbers and
-    pointers, LLVM takes time to find that this changes nothing.
+    pointers, LLVM takes time to find that this changes nothing. Loops over ranges have a counter beside the value, and
+    `min` and `max` are functions of tuples.
     """
+
+    _steps_by_one = False
+    """Whether every range of the function has signed bounds and a step of 1."""
+
+    def pre_lower(self) -> None:
+        """Look at the function's ranges."""
+        super().pre_lower()
+        ranges = [
+            signature for signature in self.fndesc.calltypes.values()
+            if signature is not None and isinstance(signature.return_type, types.RangeType)
+        ]  # fmt: skip
+        self._steps_by_one = all(len(range_.args) < 3 and range_.return_type.dtype.signed for range_ in ranges)
+
+    def _lower_call_normal(self, fnty: Any, expr: Any, signature: Any) -> Any:
+        """Call a function."""
+        if isinstance(fnty, types.Function) and not expr.kws and _is_comparison(fnty, signature.args):
+            left, right = self.fold_call_args(fnty, signature, expr.args, expr.vararg, expr.kws)
+            is_left = self.builder.icmp_signed(_COMPARISONS[fnty.typing_key], left, right)
+            return self.builder.select(is_left, left, right)
+        if isinstance(fnty, types.Function) and fnty.typing_key is range and self._steps_by_one:
+            bounds = self.fold_call_args(fnty, signature, expr.args, expr.vararg, expr.kws)
+            start, end = bounds if len(bounds) == 2 else (bounds[0].type(0), bounds[0])
+            value = ir.Constant(self.context.get_value_type(signature.return_type), ir.Undefined)
+            return self.builder.insert_value(self.builder.insert_value(value, start, 0), end, 1)
+        if isinstance(fnty, types.Function) and fnty.typing_key is len and isinstance(signature.args[0], types.Array):
+            return self.builder.extract_value(self.loadvar(expr.args[0].name), (_SHAPE, 0))
+        return super()._lower_call_normal(fnty, expr, signature)
+
+    def lower_assign(self, ty: Any, inst: Any) -> Any:
+        """Compute the value of an assignment."""
+        if isinstance(ty, types.Dispatcher):  # its type says what is called
+            return self.context.get_dummy_value()
+        return super().lower_assign(ty, inst)
+
+    def lower_expr(self, resty: Any, expr: Any) -> Any:
+        """Compute an expression."""
+        if self._steps_by_one and expr.op in _RANGE_OPERATIONS:
+            type_ = self.typeof(expr.value.name)
+            if isinstance(type_, _RANGE_OPERATIONS[expr.op]):
+                return self._lower_range(expr.op, self.loadvar(expr.value.name), resty)
+        return super().lower_expr(resty, expr)
+
+    def lower_getitem(self, resty: Any, expr: Any, value: Any, index: Any, signature: Any) -> Any:
+        """Read an element."""
+        place = self._element(value, index)
+        if place is None:
+            return super().lower_getitem(resty, expr, value, index, signature)
+        type_ = self.typeof(value.name).dtype
+        return self.context.cast(self.builder, self.context.unpack_value(self.builder, type_, place), type_, resty)
+
+    def lower_setitem(self, target_var: Any, index_var: Any, value_var: Any, signature: Any) -> None:
+        """Write an element."""
+        place = self._element(target_var, index_var)
+        if place is None:
+            super().lower_setitem(target_var, index_var, value_var, signature)
+            return
+        type_ = self.typeof(target_var.name).dtype
+        value = self.context.cast(self.builder, self.loadvar(value_var.name), self.typeof(value_var.name), type_)
+        self.context.pack_value(self.builder, type_, value, place)
+
+    def _element(self, array: Any, index: Any) -> Any:
+        """Return a pointer to an element of a contiguous array, None if that is not what is asked for.
+
+        As in Python, a negative index counts from the end.
+        """
+        type_, index_type, builder = self.typeof(array.name), self.typeof(index.name), self.builder
+        index_types = index_type.types if isinstance(index_type, types.BaseTuple) else (index_type,)
+        if (
+            not isinstance(type_, types.Array) or type_.layout != "C" or not type_.aligned
+            or len(index_types) != type_.ndim or not all(isinstance(each, types.Integer) for each in index_types)
+        ):  # fmt: skip
+            return None
+        value, number = self.loadvar(array.name), self.loadvar(index.name)
+        offset = None
+        for axis, each in enumerate(index_types):
+            position = builder.extract_value(number, axis) if isinstance(index_type, types.BaseTuple) else number
+            position = self.context.cast(builder, position, each, types.intp)
+            size = builder.extract_value(value, (_SHAPE, axis))
+            if each.signed and not (isinstance(position, ir.Constant) and position.constant >= 0):
+                is_negative = builder.icmp_signed("<", position, position.type(0))
+                position = builder.select(is_negative, builder.add(position, size), position)
+            offset = position if offset is None else builder.add(builder.mul(offset, size), position)
+        return builder.gep(builder.extract_value(value, _DATA), [offset])
+
+    def _lower_range(self, operation: str, value: Any, result_type: Any) -> Any:
+        """Start a loop over a range with steps of 1, continue it, or read what continuing returned.
+
+        The iterator is numba's: where the next value is stored, the end, the step, and a counter that is not used.
+        """
+        builder = self.builder
+        if operation == "pair_first":
+            return builder.extract_value(value, 0)
+        if operation == "pair_second":
+            return builder.extract_value(value, 1)
+        if operation == "getiter":
+            start, end = builder.extract_value(value, 0), builder.extract_value(value, 1)
+            with builder.goto_entry_block():
+                place = builder.alloca(start.type)
+            builder.store(start, place)
+            iterator = ir.Constant(self.context.get_value_type(result_type), ir.Undefined)
+            return builder.insert_value(builder.insert_value(iterator, place, 0), end, 1)
+        place, end = builder.extract_value(value, 0), builder.extract_value(value, 1)
+        number = builder.load(place)
+        builder.store(builder.add(number, number.type(1)), place)
+        pair = ir.Constant(self.context.get_value_type(result_type), ir.Undefined)
+        return builder.insert_value(builder.insert_value(pair, number, 0), builder.icmp_signed("<", number, end), 1)
 
     def _has_array(self, type_: Any) -> bool:
         answer = _HAS_ARRAY.get(type_)
@@ -436,6 +557,18 @@ class KernelLowering(Lower):
     def alloca_lltype(self, name: str, lltype: Any, datamodel: Any = None) -> Any:
         """Allocate a variable, without asking for its size, which only debuggers need."""
         return cgutils.alloca_once(self.builder, lltype, name=name)
+
+
+_DATA, _SHAPE = 4, 5
+"""Fields of an array: the address of its first element and the tuple of its sizes."""
+
+_RANGE_OPERATIONS = {
+    "getiter": types.RangeType,
+    "iternext": types.RangeIteratorType,
+    "pair_first": types.Pair,
+    "pair_second": types.Pair,
+}
+"""Expressions of a loop over a range, and the types of their operands; kernels have no other pairs."""
 
 
 @register_pass(mutates_CFG=True, analysis_only=False)
@@ -489,6 +622,28 @@ class LinkedCompiler(KernelCompiler):
         super().__init__(typingctx, targetctx, library, args, return_type, flags, variables)
 
 
+def _call_of(fndesc: Any, library: Any) -> Any:
+    """Return what writes a call of a linked function, which passes on the errors of the called function.
+
+    numba's calls distinguish more ways to return, which takes four times as many instructions.
+    """
+
+    def call(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        convention = context.call_conv
+        function = context.declare_function(builder.module, fndesc)
+        with builder.goto_entry_block():
+            place = builder.alloca(convention.get_return_type(fndesc.restype).pointee)
+        packed = convention._get_arg_packer(fndesc.argtypes).as_arguments(builder, args)
+        status = builder.call(function, [place, convention._get_excinfo_argument(builder.function), *packed])
+        with cgutils.if_unlikely(builder, builder.icmp_unsigned("!=", status, status.type(0))):
+            builder.ret(status)
+        return context.get_returned_value(builder, fndesc.restype, builder.load(place))
+
+    call.signature = fndesc.argtypes  # type: ignore[attr-defined]
+    call.libs = (library,)  # type: ignore[attr-defined]
+    return call
+
+
 class LinkedFunction:
     """A function as other compiled functions call it.
 
@@ -524,7 +679,7 @@ class LinkedFunction:
         if args not in self.compiled:
             compiled = self._compiler.compile(args, None)
             key = object()
-            self._target.insert_user_function(key, compiled.fndesc, [compiled.library])
+            self._target._defns[key].append(_call_of(compiled.fndesc, compiled.library), compiled.fndesc.argtypes)
             self.compiled[args] = key, compiled.signature
         name = self._compiler.py_func.__name__
         signatures = [signature for _, signature in self.compiled.values()]
