@@ -6,10 +6,18 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from cpu_fallback.lookup import add_column, ascends, drop_repeats, sort_keys, unpack_column
+from cpu_fallback.lookup import (
+    MAX_DIGIT_BITS,
+    add_column,
+    ascends,
+    drop_repeats,
+    sort_keys,
+    sort_pairs,
+    unpack_column,
+)
 from cpu_fallback.ranges import extremes
 from cpu_fallback.runtime import address_of, cached_njit, load, pointer32, pointer64, store, trailing_zeros
-from cpu_fallback.tries import PACKED_BITS, CodeArray, Int64Array, lexsort, packing, run_starts
+from cpu_fallback.tries import PACKED_BITS, CodeArray, Int64Array, lexsort, packing, ranges_of, run_starts
 
 BLOCK_FACTOR = 32
 """Ratio of run lengths above which the longer run is copied in blocks around the other's values; otherwise values are
@@ -565,7 +573,7 @@ def levels_of(keys: Int64Array, ranges: Ranges, n_tags: int = 0) -> Levels:
 def index_rows(columns: Sequence[Int64Array]) -> Levels | None:
     """Return the trie of the distinct rows of columns; None if 63 bits cannot hold a row."""
     columns = [np.ascontiguousarray(column) for column in columns]
-    ranges = [extremes(address_of(column), 8, len(column)) for column in columns]
+    ranges = [extremes(column_address(column), 8, len(column)) for column in columns]
     packed = layout(ranges)
     if packed is None:
         return None
@@ -619,11 +627,24 @@ PACKED_FROM = 1024
 """Rows from which on tries are built from packed keys; smaller tries are built from sorted columns."""
 
 
+def column_address(column: Int64Array) -> int:
+    """Return the address of a column's first value, for compiled code that reads int64.
+
+    Raises
+    ------
+    TypeError
+        If the column has another type.
+    """
+    if column.dtype != np.int64:
+        raise TypeError(f"expected a column of int64, got {column.dtype}")
+    return int(address_of(column))
+
+
 def _packed_keys(columns: Sequence[Int64Array], lows: Sequence[int], bits: Sequence[int]) -> Int64Array:
     """Return one key per row; keys are ordered like rows."""
     keys = np.empty(len(columns[0]), np.int64)
     for index, (column, low, width) in enumerate(zip(columns, lows, bits, strict=True)):
-        add_column(keys, address_of(column), column.strides[0], low, width, index == 0)
+        add_column(keys, column_address(column), column.strides[0], low, width, index == 0)
     return keys
 
 
@@ -656,15 +677,14 @@ def distinct_packed(columns: Sequence[Int64Array]) -> list[Int64Array]:
 def consolidate_packed(
     columns: Sequence[Int64Array], weights: Int64Array
 ) -> tuple[list[Int64Array], Int64Array] | None:
-    """Return the consolidated rows; None if a key cannot hold a row and its weight."""
-    packed = packing(columns) if len(weights) >= PACKED_FROM and weights.dtype == np.int64 else None
-    if packed is None:
+    """Return the consolidated rows; None if two keys cannot hold a row and its weight."""
+    if len(weights) < PACKED_FROM or weights.dtype != np.int64:
         return None
-    lows, bits = packed
+    lows, bits = ranges_of(columns)
     lowest = int(weights.min())
     weight_bits = (int(weights.max()) - lowest).bit_length()
     if sum(bits) + weight_bits > PACKED_BITS:
-        return None
+        return _consolidate_pairs(columns, weights, lows, bits)
     keys = _packed_keys([*columns, weights], [*lows, lowest], [*bits, weight_bits])
     keys = sort_keys(keys, weight_bits, sum(bits))
     sums = np.empty(len(keys), np.int64)
@@ -692,7 +712,64 @@ def add_up(keys, weight_bits, lowest, sums):
     return n
 
 
+def _consolidate_pairs(
+    columns: Sequence[Int64Array], weights: Int64Array | None, lows: list[int], bits: list[int]
+) -> tuple[list[Int64Array], Int64Array] | None:
+    """Return the consolidated rows, or the distinct ones without weights.
+
+    The leading columns are packed into one word, and the others with the weight into a second one. None if two words
+    cannot hold them.
+    """
+    n = len(columns[0])
+    if n < PACKED_FROM:
+        return None
+    n_leading = 0
+    while n_leading < len(columns) - 1 and sum(bits[: n_leading + 1]) <= PACKED_BITS:
+        n_leading += 1
+    lowest = 1 if weights is None else int(weights.min())
+    weight_bits = 0 if weights is None else (int(weights.max()) - lowest).bit_length()
+    n_high, n_low = sum(bits[:n_leading]), sum(bits[n_leading:])
+    if n_leading == 0 or n_low + weight_bits > PACKED_BITS:
+        return None
+    low_columns, low_lows, low_bits = list(columns[n_leading:]), lows[n_leading:], bits[n_leading:]
+    if weights is not None:
+        low_columns, low_lows, low_bits = [*low_columns, weights], [*low_lows, lowest], [*low_bits, weight_bits]
+    pairs, spare = np.empty((n, 2), np.int64), np.empty((n, 2), np.int64)
+    pairs[:, 0] = _packed_keys(columns[:n_leading], lows[:n_leading], bits[:n_leading])
+    pairs[:, 1] = _packed_keys(low_columns, low_lows, low_bits)
+    n_high_digits, n_low_digits = (-(-n_bits // MAX_DIGIT_BITS) for n_bits in (n_high, n_low))
+    counts = np.zeros((n_low_digits + n_high_digits, 1 << MAX_DIGIT_BITS), np.int64)
+    if sort_pairs(pairs, spare, weight_bits, n_low_digits, counts):
+        pairs = spare
+    high, low, sums = (np.empty(n, np.int64) for _ in range(3))
+    size = add_up_pairs(pairs, weight_bits, lowest, high, low, sums)
+    leading = _unpacked(high[:size], lows[:n_leading], bits[:n_leading])
+    return [*leading, *_unpacked(low[:size], lows[n_leading:], bits[n_leading:])], sums[:size]
+
+
+@cached_njit
+def add_up_pairs(pairs, weight_bits, lowest, high, low, sums):
+    """Write the distinct sorted pairs of words and the sums of their weights; see `add_up`.
+
+    The second word of a pair has the weight.
+    """
+    mask = (np.int64(1) << weight_bits) - 1
+    n = i = 0
+    while i < len(pairs):
+        first, second, total = pairs[i, 0], pairs[i, 1] >> weight_bits, np.int64(0)
+        while i < len(pairs) and pairs[i, 0] == first and pairs[i, 1] >> weight_bits == second:
+            total += (pairs[i, 1] & mask) + lowest
+            i += 1
+        if total != 0:
+            high[n], low[n], sums[n] = first, second, total
+            n += 1
+    return n
+
+
 def _distinct_wide(columns: Sequence[Int64Array]) -> list[Int64Array]:
+    distinct = _consolidate_pairs(columns, None, *ranges_of(columns))
+    if distinct is not None:
+        return distinct[0]
     order = lexsort(columns, sort_keys)
     columns = [column[order] for column in columns]
     starts = run_starts(columns)
@@ -793,7 +870,7 @@ def consolidate_runs(
     if columns[0][0] > columns[0][-1]:
         return None
     first = np.ascontiguousarray(columns[0])
-    n_runs = count_runs(address_of(first), n)
+    n_runs = count_runs(column_address(first), n)
     packed = packing(columns[1:]) if n_runs else None
     if packed is None:
         return None

@@ -80,14 +80,15 @@ PACKED_BITS = 63
 """Bits of all columns' ranges together up to which rows are sorted as one int64 key."""
 
 
+def ranges_of(columns: Sequence[Int64Array]) -> tuple[list[int], list[int]]:
+    """Return the smallest value of each column, and the bits of its values above that."""
+    lows = [int(column.min()) for column in columns]
+    return lows, [(int(column.max()) - low).bit_length() for column, low in zip(columns, lows, strict=True)]
+
+
 def packing(columns: Sequence[Int64Array]) -> tuple[list[int], list[int]] | None:
     """Return the smallest value and the bits of each column if they fit one key, else None."""
-    lows: list[int] = []
-    bits: list[int] = []
-    for column in columns:
-        low = int(column.min())
-        lows.append(low)
-        bits.append((int(column.max()) - low).bit_length())
+    lows, bits = ranges_of(columns)
     return (lows, bits) if sum(bits) <= PACKED_BITS else None
 
 
@@ -137,8 +138,7 @@ def lexsort(columns: Sequence[Int64Array], sort_keys: SortKeys = sort_keys) -> n
         return np.arange(n)
     if n < NUMBERED_FROM:
         return np.argsort(columns[0], kind="stable") if len(columns) == 1 else np.lexsort(tuple(columns[::-1]))
-    ranges = [(int(column.min()), int(column.max())) for column in columns]
-    lows, bits = [low for low, _ in ranges], [(high - low).bit_length() for low, high in ranges]
+    lows, bits = ranges_of(columns)
     n_row_bits = (n - 1).bit_length()
     if sum(bits) + n_row_bits <= PACKED_BITS:
         return _rows_of(_numbered(pack(columns, lows, bits), n_row_bits, sum(bits), sort_keys), n_row_bits)

@@ -278,3 +278,43 @@ def test_sort_rows_that_do_not_fit_one_key(kind, spans):
     rows = list(zip(*(column.tolist() for column in columns), strict=True))
     assert backend.to_host(backend.kernels.lexsort(moved(columns, backend))).tolist() == reference.sort_order(rows)
     assert tuples(backend.kernels.distinct_rows(moved(columns, backend)), backend) == sorted(set(rows))
+
+
+@pytest.mark.parametrize("bits", [(17, 17, 17, 17), (40, 40), (62, 62), (1, 62, 30, 30, 1), (63, 1), (20, 60, 40)])
+@pytest.mark.parametrize("size", [1023, 1024, 3000])
+def test_consolidate_rows_that_do_not_fit_one_key(kind, bits, size):
+    """Two keys hold a row and its weight, or a row alone, or not even that."""
+    backend, chance = kind.backend(5), np.random.default_rng(sum(bits))
+    low = np.array([-(1 << (width - 1)) for width in bits])
+    edges = [np.array([0, (1 << width) - 1], np.uint64).view(np.int64) for width in bits]
+    drawn = [
+        np.concatenate([edge, chance.integers(0, 1 << width, 300)]) for edge, width in zip(edges, bits, strict=True)
+    ]
+    rows_of = [np.minimum(chance.integers(0, 302, size), chance.integers(0, 302, size)) // 4 for _ in bits]
+    columns = [values[row] + least for values, row, least in zip(drawn, rows_of, low, strict=True)]
+    columns = [np.where(np.arange(size) % 3 == 0, column[0], column) for column in columns]
+    rows = list(zip(*(column.tolist() for column in columns), strict=True))
+    for weights in (
+        np.ones(size, np.int64), chance.integers(-1, 2, size), chance.integers(-9, 2**40, size),
+        chance.integers(-(2**62), 2**62, size),
+    ):  # fmt: skip
+        found, sums = backend.kernels.consolidate(moved(columns, backend), backend.asarray(weights))
+        expected = reference.consolidate(rows, weights.tolist())
+        assert tuples(found, backend) == list(expected)
+        assert backend.to_host(sums).tolist() == list(expected.values())
+    assert tuples(backend.kernels.distinct_rows(moved(columns, backend)), backend) == sorted(set(rows))
+
+
+@pytest.mark.parametrize("n_columns", [1, 2, 4])
+def test_columns_of_other_types_are_refused(n_columns):
+    """Compiled code reads columns by their addresses."""
+    columns = [np.arange(2000, dtype=np.int32)[::-1] for _ in range(n_columns)]
+    kernels = pytest.importorskip("cpu_fallback.kernels").CompiledKernels()
+    with pytest.raises(TypeError, match="int64"):
+        kernels.distinct_rows(columns)
+    with pytest.raises(TypeError, match="int64"):
+        kernels.consolidate(columns, np.ones(2000, np.int64))
+    with pytest.raises(TypeError, match="int64"):
+        kernels.index_rows(columns)
+    with pytest.raises(TypeError, match="int64"):
+        kernels.distinct_rows([np.arange(5000, dtype=np.int32), np.arange(5000, dtype=np.int64)])
