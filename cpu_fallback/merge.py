@@ -17,7 +17,7 @@ from cpu_fallback.lookup import (
 )
 from cpu_fallback.ranges import extremes
 from cpu_fallback.runtime import address_of, cached_njit, load, pointer32, pointer64, store, trailing_zeros
-from cpu_fallback.tries import PACKED_BITS, CodeArray, Int64Array, lexsort, packing, ranges_of, run_starts
+from cpu_fallback.tries import PACKED_BITS, CodeArray, Int64Array, lexsort, run_starts
 
 BLOCK_FACTOR = 32
 """Ratio of run lengths above which the longer run is copied in blocks around the other's values; otherwise values are
@@ -627,6 +627,16 @@ PACKED_FROM = 1024
 """Rows from which on tries are built from packed keys; smaller tries are built from sorted columns."""
 
 
+def ranges_of(columns: Sequence[Int64Array]) -> tuple[list[int], list[int]]:
+    """Return the smallest value of each column, and the bits of its values above that."""
+    lows, bits = [], []
+    for column in map(np.ascontiguousarray, columns):
+        minimum, maximum = extremes(column_address(column), 8, len(column))
+        lows.append(minimum)
+        bits.append((maximum - minimum).bit_length())
+    return lows, bits
+
+
 def column_address(column: Int64Array) -> int:
     """Return the address of a column's first value, for compiled code that reads int64.
 
@@ -664,14 +674,14 @@ def distinct_packed(columns: Sequence[Int64Array]) -> list[Int64Array]:
     """See `gpu_wcoj.kernels.protocol.Kernels.distinct_rows`."""
     if len(columns[0]) < 2:
         return list(columns)
-    packed = packing(columns)
-    if packed is None:
-        return _distinct_wide(columns)
-    keys = _packed_keys(columns, *packed)
+    lows, bits = ranges_of(columns)
+    if sum(bits) > PACKED_BITS:
+        return _distinct_wide(columns, lows, bits)
+    keys = _packed_keys(columns, lows, bits)
     if ascends(keys):
         return list(columns)
-    keys = sort_keys(keys, 0, sum(packed[1]))
-    return _unpacked(keys[: drop_repeats(keys)], *packed)
+    keys = sort_keys(keys, 0, sum(bits))
+    return _unpacked(keys[: drop_repeats(keys)], lows, bits)
 
 
 def consolidate_packed(
@@ -681,8 +691,7 @@ def consolidate_packed(
     if len(weights) < PACKED_FROM or weights.dtype != np.int64:
         return None
     lows, bits = ranges_of(columns)
-    lowest = int(weights.min())
-    weight_bits = (int(weights.max()) - lowest).bit_length()
+    [lowest], [weight_bits] = ranges_of([weights])
     if sum(bits) + weight_bits > PACKED_BITS:
         return _consolidate_pairs(columns, weights, lows, bits)
     keys = _packed_keys([*columns, weights], [*lows, lowest], [*bits, weight_bits])
@@ -726,8 +735,7 @@ def _consolidate_pairs(
     n_leading = 0
     while n_leading < len(columns) - 1 and sum(bits[: n_leading + 1]) <= PACKED_BITS:
         n_leading += 1
-    lowest = 1 if weights is None else int(weights.min())
-    weight_bits = 0 if weights is None else (int(weights.max()) - lowest).bit_length()
+    [lowest], [weight_bits] = ([1], [0]) if weights is None else ranges_of([weights])
     n_high, n_low = sum(bits[:n_leading]), sum(bits[n_leading:])
     if n_leading == 0 or n_low + weight_bits > PACKED_BITS:
         return None
@@ -766,8 +774,8 @@ def add_up_pairs(pairs, weight_bits, lowest, high, low, sums):
     return n
 
 
-def _distinct_wide(columns: Sequence[Int64Array]) -> list[Int64Array]:
-    distinct = _consolidate_pairs(columns, None, *ranges_of(columns))
+def _distinct_wide(columns: Sequence[Int64Array], lows: list[int], bits: list[int]) -> list[Int64Array]:
+    distinct = _consolidate_pairs(columns, None, lows, bits)
     if distinct is not None:
         return distinct[0]
     order = lexsort(columns, sort_keys)
@@ -871,10 +879,9 @@ def consolidate_runs(
         return None
     first = np.ascontiguousarray(columns[0])
     n_runs = count_runs(column_address(first), n)
-    packed = packing(columns[1:]) if n_runs else None
-    if packed is None:
+    if n_runs == 0:
         return None
-    lows, bits = packed
+    lows, bits = ranges_of(columns[1:])
     n_bits = sum(bits)
     if n_bits > MAX_TABLE_BITS or 1 << n_bits > PLACES_PER_ROW * n or n_runs << n_bits > WORDS_PER_ROW * n << 12:
         return None

@@ -475,7 +475,7 @@ class KernelLowering(Lower):
         self.context.pack_value(self.builder, type_, value, place)
 
     def _element(self, array: Any, index: Any) -> Any:
-        """Return a pointer to an element of a contiguous array, None if that is not what is asked for.
+        """Return a pointer to an element of a contiguous array; None for other arrays and indices.
 
         As in Python, a negative index counts from the end.
         """
@@ -623,9 +623,9 @@ class LinkedCompiler(KernelCompiler):
 
 
 def _call_of(fndesc: Any, library: Any) -> Any:
-    """Return what writes a call of a linked function, which passes on the errors of the called function.
+    """Return a function that writes a call of a linked function.
 
-    numba's calls distinguish more ways to return, which takes four times as many instructions.
+    The call passes on the errors of the called function. numba's calls distinguish more ways to return, which takes four times as many instructions.
     """
 
     def call(context: Any, builder: Any, signature: Any, args: Any) -> Any:
