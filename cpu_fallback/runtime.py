@@ -625,7 +625,8 @@ class LinkedCompiler(KernelCompiler):
 def _call_of(fndesc: Any, library: Any) -> Any:
     """Return a function that writes a call of a linked function.
 
-    The call passes on the errors of the called function. numba's calls distinguish more ways to return, which takes four times as many instructions.
+    The call passes on the errors of the called function. numba's calls distinguish more ways to return, which takes
+    four times as many instructions.
     """
 
     def call(context: Any, builder: Any, signature: Any, args: Any) -> Any:
