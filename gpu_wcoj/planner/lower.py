@@ -222,7 +222,7 @@ def plan(rules: Rules, setting: Setting) -> Plan:
     reads.update({name: [first.source.relation] for name, first in first_rows.items()})
     order: list[str] = []
     loops: list[LoopPlan] = []
-    counted = set()
+    counted, sources = set(), draft.setting.derivation_sources
     for members in components(reads):
         order.extend(members)
         first = members[0]
@@ -240,7 +240,7 @@ def plan(rules: Rules, setting: Setting) -> Plan:
             loops.append(loop_plan(planned, widths, cycle(first, members, reads), draft.setting, best_of, limits))
             continue
         live = bodies.get(first, [])  # an aggregating head has none
-        if not bag and not (len(live) <= 1 and all(body.keeps_all for body in live)):
+        if not bag and (first in sources or not (len(live) <= 1 and all(body.keeps_all for body in live))):
             counted.add(first)
     return Plan(
         dict(shapes), tuple(order), queries, aliases, frozenset(counted), tuple(loops), groupings, first_rows, computed,
@@ -271,7 +271,8 @@ def along_single_paths(planned: Plan, catalog: CatalogReader) -> Plan:
             estimates[name] = tuple(
                 (expected[index],) for expected, index in zip(planned.estimates[name], chosen, strict=True)
             )
-    return replace(planned, queries=queries, estimates=estimates, counted=frozenset())
+    counted = frozenset(one.source.relation for one in planned.groupings.values() if one.of_derivations)
+    return replace(planned, queries=queries, estimates=estimates, counted=counted)
 
 
 MIN_PLANNED_ROWS, MIN_PLANNED_COST = 1 << 12, 1 << 17
@@ -497,6 +498,10 @@ class _CircuitBuilder:
                 keys = self.ranked if key.relation in loop.widths else self.to_loops
                 keys.setdefault(key.relation, []).append(key)
         self.grouped: dict[str, ArrangementKey] = {}
+        self.of_derivations: dict[str, list[ArrangementKey]] = {}
+        for grouping in planned.groupings.values():
+            if grouping.of_derivations:
+                self.of_derivations.setdefault(grouping.source.relation, []).append(grouping.source)
 
     def _keys(self, inputs: Iterable[str]) -> dict[str, list[ArrangementKey]]:
         """Return the arrangements of each relation that joins, loops and groups read."""
@@ -510,9 +515,10 @@ class _CircuitBuilder:
             if name not in self.loop_of or name in self.best:
                 keys.setdefault(name, []).extend(() if self.execution.weighted else loop_keys)
         for name, grouping in planned.groupings.items():
-            source_keys = keys.setdefault(grouping.source.relation, [])
-            self.grouped[name] = source_key(grouping, source_keys)
-            source_keys.append(self.grouped[name])
+            if not grouping.of_derivations:
+                source_keys = keys.setdefault(grouping.source.relation, [])
+                self.grouped[name] = source_key(grouping, source_keys)
+                source_keys.append(self.grouped[name])
             keys[name] = [ArrangementKey(name, grouping.order), *keys.get(name, [])]
         plans: tuple[Mapping[str, FirstRowsPlan | ComputedGroupsPlan], ...]
         plans = planned.first_rows, planned.computed_groups
@@ -560,7 +566,12 @@ class _CircuitBuilder:
         elif name in planned.groupings:
             grouping = planned.groupings[name]
             totals = self._index(name, [ArrangementKey(name, grouping.order)]) if grouping.has_totals else None
-            source = relations[grouping.source.relation].read(self.grouped[name])
+            if grouping.of_derivations:
+                derivations = self.heads[grouping.source.relation].derivations
+                assert derivations is not None
+                source = derivations.read(grouping.source)
+            else:
+                source = relations[grouping.source.relation].read(self.grouped[name])
             self.heads[name] = GroupingHead(name, width, grouping, source, totals, relations[name], execution)
         elif name in planned.first_rows:
             first = planned.first_rows[name]
@@ -598,7 +609,15 @@ class _CircuitBuilder:
                         execution, lambda key: relations[key.relation].read(key), self.outputs
                     )
                 joins[-1].prefix_users = self.beginnings.users(name, joins[-1])
-        counts = self._index(name, ()) if name in planned.counted else None
+        counts = None
+        if name in planned.counted:
+            arrange = None
+            if execution.single_tick:
+                arrange = partial(UnsortedArrangement, backend=execution.backend, weighted=True)
+                for seeds in (join.arrangements[path.seed.key] for join in joins for path in join.query.all_paths):
+                    if isinstance(seeds, UnsortedArrangement):
+                        seeds.starts_distinct = True
+            counts = self._index(name, self.of_derivations.get(name, ()), arrange)
         if name in self.auxiliaries:
             joined = [relations[relation] for relation in self.auxiliaries[name].relations]
             head: Head = AuxiliaryHead(name, width, joins, counts, relations[name], execution, inputs=joined)
@@ -651,6 +670,7 @@ def grouping_plan(
         "integer" if kind is None else kind.dictionary or kind.family,
         *_scales(kind, kinds.column(grouping.relation, grouping.keys)),
         is_weighted=grouping.is_weighted,
+        of_derivations=grouping.of_derivations,
     )
 
 

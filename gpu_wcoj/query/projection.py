@@ -6,10 +6,14 @@ whose weights are the sums over all rows that agree in them. In a set, the helpe
 derivations, so that a tick joins a row that comes or goes, and not each of its derivations. Comparisons and constants
 that concern only that atom move into the rule of the helper. Arrangements become narrower and fewer, and a change that
 no query depends on ends at the helper.
+
+A count or sum over the bindings of a join needs no list of them either: of a set, the numbers of derivations of its keys
+and values are enough.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import replace
 
@@ -20,6 +24,7 @@ from gpu_wcoj.query.ir import (
     Call,
     Comparison,
     Expression,
+    Grouping,
     Rule,
     Rules,
     Variable,
@@ -28,6 +33,9 @@ from gpu_wcoj.query.ir import (
 )
 from gpu_wcoj.query.safety import inner_aggregates, rewritten
 from gpu_wcoj.query.stratify import guarded, loops_of
+
+_LINEAR = ("count", "sum", "mean")
+"""Aggregates that follow from the numbers of equal values."""
 
 
 def narrow_inputs(rules: Rules) -> Rules:
@@ -64,9 +72,67 @@ def project_sets(rules: Rules) -> Rules:
     relations = {*rules.inputs, *rules.heads}
     narrowing = _Narrowing("some", keeps_selections=True)
     changed = [
-        narrowing.narrow_rule(rule, relations.difference(loops.get(rule.head.relation, ()))) for rule in rules.rules
+        rule
+        if rule.head.relation in rules.derivation_sources
+        else narrowing.narrow_rule(rule, relations.difference(loops.get(rule.head.relation, ())))
+        for rule in rules.rules
     ]
     return narrowing.applied(rules, changed)
+
+
+def group_derivations(rules: Rules, complete: Container[str]) -> Rules:
+    """Return an equivalent core program for sets whose counts and sums over joins list no bindings.
+
+    A relation of bindings that only counts, sums and means read becomes one of their keys and values. Each binding is a
+    derivation of its row there, and these are aggregated.
+
+    Parameters
+    ----------
+    complete
+        Heads that stay as they are, such as the outputs.
+
+    Examples
+    --------
+    >>> from gpu_wcoj.query.datalog import parse
+    >>> from gpu_wcoj.query.desugar import desugar
+    >>> print(group_derivations(desugar(parse("n(a, sum(c)) :- r(a, b), s(b, c).")), ["n"]))
+    rule#1#groups(a, c) :- r(a, b), s(b, c).
+    n: sum of the derivations of rule#1#groups by its first column
+    """
+    readers: dict[str, list[Grouping]] = {}
+    for grouping in rules.groupings:
+        readers.setdefault(grouping.source, []).append(grouping)
+    heads = Counter(rule.head.relation for rule in rules.rules)
+    read = {atom.relation for rule in rules.rules for atom in rule.read}.union(
+        (helper.source for helper in (*rules.first_rows, *rules.computed_groups)), loops_of(rules), rules.inputs
+    )
+    narrowed: dict[str, int] = {}
+    for rule in rules.rules:
+        name, terms = rule.head.relation, rule.head.terms
+        groupings = readers.get(name, ())
+        if not groupings or heads[name] > 1 or name in read or name in complete:
+            continue
+        n_read = max(grouping.keys + (grouping.op != "count") for grouping in groupings)
+        bound = {variable for atom in rule.atoms for variable in atom.variables}
+        is_join = len(rule.atoms) + len(rule.negated) > 1  # else the source is another relation's rows
+        if is_join and bound.issubset(terms) and all(grouping.op in _LINEAR for grouping in groupings):
+            if len(terms) > max(n_read, 1):
+                narrowed[name] = n_read
+    if not narrowed:
+        return rules
+
+    def narrow(rule: Rule) -> Rule:
+        name, terms = rule.head.relation, rule.head.terms
+        if name not in narrowed:
+            return rule
+        return replace(rule, head=Atom(f"{name}#groups", terms[: narrowed[name]] or (ZERO,)))
+
+    def count(grouping: Grouping) -> Grouping:
+        if grouping.source not in narrowed:
+            return grouping
+        return replace(grouping, source=f"{grouping.source}#groups", is_weighted=True, of_derivations=True)
+
+    return replace(rules, rules=tuple(map(narrow, rules.rules)), groupings=tuple(map(count, rules.groupings)))
 
 
 class _Narrowing:
