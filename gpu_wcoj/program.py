@@ -75,6 +75,7 @@ from gpu_wcoj.query.check import check_required, unnamed_inputs
 from gpu_wcoj.query.datalog import parse
 from gpu_wcoj.query.desugar import desugar
 from gpu_wcoj.query.ir import Rules
+from gpu_wcoj.query.eager import aggregate_early
 from gpu_wcoj.query.projection import group_derivations, project_sets
 from gpu_wcoj.query.push_down import Pushed, push_down
 from gpu_wcoj.query.safety import describe_aggregate, describe_place, served_relation
@@ -1253,8 +1254,10 @@ class Program(Inspected):
         core, pushed = lowered, self._push_down(lowered)
         if pushed is not None:
             lowered = pushed.rules
-        if not self.bag and "projections" not in self._tuning.off:
-            lowered = project_sets(group_derivations(lowered, self._complete_heads))
+        if "projections" not in self._tuning.off:
+            lowered = aggregate_early(lowered, self._complete_heads, is_single=options.single_tick)
+            if not self.bag:
+                lowered = project_sets(group_derivations(lowered, self._complete_heads))
         is_rewritten = lowered is not core
         self._arity = {**core.arity, **lowered.arity}
         chosen_backend = select_backend(options.backend, options.gpu_memory)
