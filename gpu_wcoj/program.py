@@ -75,8 +75,7 @@ from gpu_wcoj.query.check import check_required, unnamed_inputs
 from gpu_wcoj.query.datalog import parse
 from gpu_wcoj.query.desugar import desugar
 from gpu_wcoj.query.ir import Rules
-from gpu_wcoj.query.eager import aggregate_early
-from gpu_wcoj.query.projection import group_derivations, project_sets
+from gpu_wcoj.query.projection import aggregate_early, group_derivations, project_sets
 from gpu_wcoj.query.push_down import Pushed, push_down
 from gpu_wcoj.query.safety import describe_aggregate, describe_place, served_relation
 from gpu_wcoj.query.stratify import unread

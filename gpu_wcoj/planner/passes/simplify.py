@@ -205,10 +205,10 @@ def select_before_joining(draft: Draft) -> Draft:
         return draft.over(lambda one: replace(one, body=_select_order(one.normalised)))
     keeps_columns = setting.is_load and not setting.bag  # rows that agree in the columns read are derivations each
 
-    def select(one: RuleDraft) -> RuleDraft:
-        selected = _select(_select_order(one.normalised))
-        keeps = keeps_columns or one.head in setting.derivation_sources
-        return replace(one, body=selected if keeps else _without_unread(selected))
+    def select(rule_draft: RuleDraft) -> RuleDraft:
+        selected = _select(_select_order(rule_draft.normalised))
+        keeps = keeps_columns or rule_draft.head in setting.derivation_sources
+        return replace(rule_draft, body=selected if keeps else _without_unread(selected))
 
     return draft.over(select)
 
