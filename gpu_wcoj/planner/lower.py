@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from statistics import geometric_mean
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -357,7 +358,7 @@ def _cheapest_path(
     """
     costs: dict[int, float] = {}
     counted: dict[int, float] = {}
-    bound = 0.0
+    listed: list[float] = []
     for index, path in enumerate(query.paths):
         if path.is_negated or (any(expected) and not expected[index]):
             continue
@@ -368,14 +369,15 @@ def _cheapest_path(
         n_seeds = rows[path.seed.key] or 0.0
         if expected[index]:
             proposed = sum(1.0 + level.proposed for level in expected[index])
-            bound = max(bound, n_seeds * expected[index][-1].rows)
+            listed.append(max(1.0, n_seeds * expected[index][-1].rows))
             if path.steps and path.steps[-1].variable not in query.head_variables:
                 counted[index] = n_seeds * expected[index][-2].rows
         else:
             proposed = 1.0 + len(path.steps) * assumed_share((*path.seed_conditions, *path.seed_checks))
         costs[index] = cost_of_full_join(n_indexed, n_seeds, proposed)
     # A last variable that the head does not read is counted, not listed. Else all paths list the same rows, whose
-    # number is mostly estimated too low.
+    # number they estimate differently: one of them may be far off.
+    bound = geometric_mean(listed) if listed else 0.0
     for index in costs:
         costs[index] += (WRITTEN_PREFIX + SORTED_PREFIX) * min(counted.get(index, bound), bound)
     return min(costs, key=costs.__getitem__)
