@@ -104,7 +104,7 @@ def group_derivations(rules: Rules, complete: Container[str]) -> Rules:
         readers.setdefault(grouping.source, []).append(grouping)
     heads = Counter(rule.head.relation for rule in rules.rules)
     read = {atom.relation for rule in rules.rules for atom in rule.read}.union(
-        (helper.source for helper in (*rules.first_rows, *rules.computed_groups)), loops_of(rules), rules.inputs
+        _sources_of_other_helpers(rules), loops_of(rules), rules.inputs
     )
     narrowed: dict[str, int] = {}
     for rule in rules.rules:
@@ -291,7 +291,7 @@ class _Uses:
                 self.read.setdefault(relation, []).append(rule)
         for grouping in rules.groupings:
             self.grouped.setdefault(grouping.source, []).append(grouping)
-        self.other_sources = {helper.source for helper in (*rules.first_rows, *rules.computed_groups)}
+        self.other_sources = _sources_of_other_helpers(rules)
 
     def extreme_of(self, head: str, column: int) -> str | None:
         """Return the extreme that readers take of a head's column; None if other values matter."""
@@ -405,8 +405,10 @@ def _split(rule: Rule, column: int, uses: _Uses) -> _Split | None:
     if op is None:
         return None
     elsewhere = {*keys, *_variables(others), *_variables(rule.negated)}
-    for part in (*outside, *(computed.call for computed in rule.computed)):
-        elsewhere.update(part.variables)
+    for comparison in outside:
+        elsewhere.update(comparison.variables)
+    for computed in rule.computed:
+        elsewhere.update(computed.call.variables)
     shared = [term for term in dict.fromkeys(atom.terms) if isinstance(term, Variable) and term in elsewhere]
     has_nulls = uses.asks_for_null(rule.head.relation, column)
     return _Split(rule, value, column, op, holding[0], tuple(shared), local, has_nulls)
@@ -414,3 +416,8 @@ def _split(rule: Rule, column: int, uses: _Uses) -> _Split | None:
 
 def _variables(atoms: Sequence[Atom]) -> list[Variable]:
     return [variable for atom in atoms for variable in atom.variables if not variable.is_wildcard]
+
+
+def _sources_of_other_helpers(rules: Rules) -> set[str]:
+    """Return the relations that helpers other than groupings read."""
+    return {helper.source for helper in rules.helpers if not isinstance(helper, Grouping)}
