@@ -88,6 +88,17 @@ def test_one_answer_is_the_same(text, bag):
         assert answers[0] == answers[1]
 
 
+def test_bindings_that_are_merged_on_the_way_all_count():
+    chance = np.random.default_rng(5)
+    rows = {name: np.unique(chance.integers(0, 60, (3_000, 2)), axis=0) for name in "rst"}
+    product = np.ones(60, np.int64)
+    for name in "tsr":
+        product = np.bincount(rows[name][:, 0], product[rows[name][:, 1]], minlength=60).astype(np.int64)
+    text = "q(x, count()) :- r(x, y), s(y, z), t(z, _)."
+    answer = gw.query(text, {name: rows[name] for name in rows}, language="datalog", backend="cpu")
+    assert dict(answer.rows()) == {key: n for key, n in enumerate(product.tolist()) if n}
+
+
 def stored_rows(view: gw.View) -> int:
     """Return the rows that the operators of a view keep, its inputs' left out."""
     circuit = view.program._ledger.state.sides.primary.circuit
