@@ -99,10 +99,9 @@ def test_bindings_that_are_merged_on_the_way_all_count():
     assert dict(answer.rows()) == {key: n for key, n in enumerate(product.tolist()) if n}
 
 
-def stored_rows(view: gw.View) -> int:
-    """Return the rows that the operators of a view keep, its inputs' left out."""
-    circuit = view.program._ledger.state.sides.primary.circuit
-    return sum(len(index) for head in circuit.heads.values() for index in head.state)
+def stored_rows(program):
+    """Return the rows that heads keep."""
+    return sum(len(index) for head in program._lowered.circuit.heads.values() for index in head.state)
 
 
 @pytest.mark.parametrize("op", ["count()", "sum(w)", "mean(w)", "min(w)", "max(w)"])
@@ -111,20 +110,20 @@ def test_an_aggregate_of_a_join_lists_and_keeps_no_bindings(op):
     n_rows = 1_000
     row = np.arange(n_rows)
     keys = np.where(row % 2, 0, row)
-    tables = {"r": pa.table({"g": row // 2 % 4, "i": row, "k": keys}), "s": pa.table({"k": keys, "w": row})}
+    rows = {"r": pa.table({"g": row // 2 % 4, "i": row, "k": keys}), "s": pa.table({"k": keys, "w": row})}
     text = f"t(g, {op}) :- r(g, i, k), s(k, w)."
-    view = gw.view(text, tables, language="datalog", backend="cpu")
+    program = gw.Program(text, backend="cpu")
     with tune(off=frozenset({"projections"})):
-        plain = gw.view(text, tables, language="datalog", backend="cpu")
-    assert stored_rows(view) <= 6 * n_rows
-    assert stored_rows(plain) > 100 * n_rows or op in ("min(w)", "max(w)")
-    assert len(view.snapshot()) == 4
-    assert view.snapshot().to_dicts() == plain.snapshot().to_dicts()
+        plain = gw.Program(text, backend="cpu")
     for change in (
-        pa.table({"g": [9], "i": [0], "k": [0]}),
-        pa.table({"g": [0], "i": [1], "k": [0], "weight": [-1]}),
+        rows,
+        {"r": pa.table({"g": [9], "i": [0], "k": [0]})},
+        {"r": pa.table({"g": [0], "i": [1], "k": [0], "weight": [-1]})},
     ):
-        assert view.apply(r=change).to_dict() == plain.apply(r=change).to_dict()
+        assert program.step(change)["t"].to_dict() == plain.step(change)["t"].to_dict()
+    assert len(program.relation("t")) == 5
+    assert stored_rows(program) <= 6 * n_rows
+    assert stored_rows(plain) > 100 * n_rows or op in ("min(w)", "max(w)")
 
 
 @pytest.mark.parametrize("key", ["b.v, a.k", "b.v"])
@@ -136,9 +135,9 @@ def test_a_minimum_is_taken_before_the_join(key):
     view = gw.view(text, tables, backend="cpu", threads=1)
     assert proposed_by(view.program.last_tick.work) <= 4 * n_rows
     view.apply(a=pa.table({"k": [0], "v": [-1]}))
-    assert view.snapshot().to_dicts()[0]["n"] == -1
-    change = view.apply(a=pa.table({"k": [0, 0], "v": [-1, 1], "weight": [-1, -1]}))
-    assert {row[-1] for row, weight in change.rows() if weight > 0} == {0}
+    assert {row["n"] for row in view.snapshot().to_dicts() if row["v"] in (0, 1, 3)} == {-1}
+    view.apply(a=pa.table({"k": [0, 0], "v": [-1, 1], "weight": [-1, -1]}))
+    assert {row["n"] for row in view.snapshot().to_dicts() if row["v"] in (0, 1, 3)} == {0}
 
 
 def test_what_is_aggregated_early():
