@@ -75,7 +75,7 @@ from gpu_wcoj.query.check import check_required, unnamed_inputs
 from gpu_wcoj.query.datalog import parse
 from gpu_wcoj.query.desugar import desugar
 from gpu_wcoj.query.ir import Rules
-from gpu_wcoj.query.projection import project_sets
+from gpu_wcoj.query.projection import aggregate_early, group_derivations, project_sets
 from gpu_wcoj.query.push_down import Pushed, push_down
 from gpu_wcoj.query.safety import describe_aggregate, describe_place, served_relation
 from gpu_wcoj.query.stratify import unread
@@ -1266,8 +1266,10 @@ class Program(Inspected):
         core, pushed = lowered, self._push_down(lowered)
         if pushed is not None:
             lowered = pushed.rules
-        if not self.bag and "projections" not in self._tuning.off:
-            lowered = project_sets(lowered)
+        if "projections" not in self._tuning.off:
+            lowered = aggregate_early(lowered, self._complete_heads, is_single=options.single_tick)
+            if not self.bag:
+                lowered = project_sets(group_derivations(lowered, self._complete_heads))
         is_rewritten = lowered is not core
         self._arity = {**core.arity, **lowered.arity}
         chosen_backend = select_backend(options.backend, options.gpu_memory)
@@ -1300,9 +1302,13 @@ class Program(Inspected):
         if "push down" in self._tuning.off:
             return None
         options = self.options
-        complete = {*(options.outputs or ()), *options.keep, *(options.order or ())}
-        pushed = push_down(core, complete, is_bag=options.bag, is_single=options.single_tick)
+        pushed = push_down(core, self._complete_heads, is_bag=options.bag, is_single=options.single_tick)
         return pushed if pushed.partial else None
+
+    @property
+    def _complete_heads(self) -> set[str]:
+        """Heads that hold all of their rows, whatever reads them."""
+        return {*(self.options.outputs or ()), *self.options.keep, *(self.options.order or ())}
 
     def __repr__(self) -> str:
         semantics = "bag" if self.bag else "set"

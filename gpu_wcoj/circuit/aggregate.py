@@ -158,6 +158,8 @@ class GroupingPlan:
         Maximum magnitude of a sum; 0 for the limit of int64.
     is_weighted
         True if a mean uses each row with its weight instead of once.
+    of_derivations
+        True if the rows of the source are numbers of derivations of a set's rows.
     """
 
     op: str
@@ -171,6 +173,7 @@ class GroupingPlan:
     result_factor: int = 1
     max_sum: int = 0
     is_weighted: bool = False
+    of_derivations: bool = False
 
     @property
     def order(self) -> tuple[int, ...]:
@@ -1076,7 +1079,8 @@ class GroupingHead(GroupsOperator):
         if not phases:
             return self._no_rows()
         (rows,) = phases
-        plan, weighted = self.plan, self.execution.weighted
+        plan = self.plan
+        weighted = self.execution.weighted or plan.of_derivations
         if (plan.counts_once or not weighted) and not rows.is_consolidated:
             return None
         batch = RowBatch(source.key, rows, self._backend)

@@ -674,7 +674,7 @@ def check_shareable(rules: Rules, core: Rules, keep: Collection[str], counted: C
             "Run the program in one process.",
         )
     if stateful:
-        raise state_is_shared(stateful[0])
+        raise state_is_shared(min(stateful, key=lambda name: "#" in name))  # helpers have no name in the text
 
 
 def state_is_shared(head: str) -> UnsupportedError:

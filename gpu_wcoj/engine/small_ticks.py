@@ -439,7 +439,10 @@ class SmallTicks:
             if isinstance(head, GroupingHead):
                 words = None if head.derivations is None else self.relations[id(head.derivations)]
                 target, source = self.relations[id(head.relation)], places[id(head.source)]
-                self.heads.append(_Grouping(name, position, head, source, target, words, frozenset(head.reads)))
+                reads = frozenset(head.reads)
+                if head.plan.of_derivations:  # their numbers may change where no row comes or goes
+                    reads = frozenset(self.circuit.heads[head.plan.source.relation].reads)
+                self.heads.append(_Grouping(name, position, head, source, target, words, reads))
                 continue
             assert isinstance(head, Head)
             derivations = None if head.derivations is None else self.relations[id(head.derivations)]

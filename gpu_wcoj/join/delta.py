@@ -814,7 +814,7 @@ class IncrementalGenericJoin(PathRunner):
             is_mergeable = self._mergeable[id(path)] = can_eliminate(path, head_variables)
         if not is_mergeable:
             return None
-        adds = execution.weighted or not execution.single_tick
+        adds = execution.weighted or not execution.single_tick or self.query.counts_derivations
         if adds and not join.weighted:
             join = replace(join, weighted=True, max_weight=1)
         allowance = join.allowance if isinstance(join, BudgetedJoin) else Allowance()

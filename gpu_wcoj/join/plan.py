@@ -305,6 +305,8 @@ class DeltaQuery:
     load
         The query as a single tick would run it, for ticks that start from nothing; its arrangements are made for the
         tick. None if there is none.
+    counts_derivations
+        Whether a single tick over sets has to list how often it derives a row.
     """
 
     rule: str
@@ -316,6 +318,7 @@ class DeltaQuery:
     alternatives: tuple[DeltaPath, ...] = ()
     expected_cost: float = 0.0
     load: DeltaQuery | None = field(default=None, compare=False)
+    counts_derivations: bool = False
 
     @cached_property
     def has_negation(self) -> bool:
@@ -338,8 +341,12 @@ class DeltaQuery:
     @cached_property
     def keys(self) -> tuple[ArrangementKey, ...]:
         """The arrangements that the paths use, each once."""
-        paths = (*self.paths, *self.alternatives)
-        return tuple(dict.fromkeys([key for path in paths for key in (path.seeds[0].key, *path.keys)]))
+        return tuple(dict.fromkeys([key for path in self.all_paths for key in (path.seeds[0].key, *path.keys)]))
+
+    @property
+    def all_paths(self) -> tuple[DeltaPath, ...]:
+        """The paths and the alternatives to them."""
+        return (*self.paths, *self.alternatives)
 
 
 @lru_cache(maxsize=1024)

@@ -225,6 +225,11 @@ class Setting:
     groupings: Collection[Grouping] = ()
     is_load: bool = False
 
+    @property
+    def derivation_sources(self) -> frozenset[str]:
+        """Heads of sets whose numbers of derivations are aggregated: each binding of a rule is one."""
+        return frozenset(grouping.source for grouping in self.groupings if grouping.of_derivations)
+
     def textual(self, relation: str, column: int) -> bool:
         """Return True if the column holds text or bytes."""
         return bool(self.shapes[relation].family(column))

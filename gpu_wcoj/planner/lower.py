@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from statistics import geometric_mean
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -222,7 +223,7 @@ def plan(rules: Rules, setting: Setting) -> Plan:
     reads.update({name: [first.source.relation] for name, first in first_rows.items()})
     order: list[str] = []
     loops: list[LoopPlan] = []
-    counted = set()
+    counted, sources = set(), draft.setting.derivation_sources
     for members in components(reads):
         order.extend(members)
         first = members[0]
@@ -240,7 +241,7 @@ def plan(rules: Rules, setting: Setting) -> Plan:
             loops.append(loop_plan(planned, widths, cycle(first, members, reads), draft.setting, best_of, limits))
             continue
         live = bodies.get(first, [])  # an aggregating head has none
-        if not bag and not (len(live) <= 1 and all(body.keeps_all for body in live)):
+        if not bag and (first in sources or not (len(live) <= 1 and all(body.keeps_all for body in live))):
             counted.add(first)
     return Plan(
         dict(shapes), tuple(order), queries, aliases, frozenset(counted), tuple(loops), groupings, first_rows, computed,
@@ -271,7 +272,8 @@ def along_single_paths(planned: Plan, catalog: CatalogReader) -> Plan:
             estimates[name] = tuple(
                 (expected[index],) for expected, index in zip(planned.estimates[name], chosen, strict=True)
             )
-    return replace(planned, queries=queries, estimates=estimates, counted=frozenset())
+    counted = frozenset(one.source.relation for one in planned.groupings.values() if one.of_derivations)
+    return replace(planned, queries=queries, estimates=estimates, counted=counted)
 
 
 MIN_PLANNED_ROWS, MIN_PLANNED_COST = 1 << 12, 1 << 17
@@ -356,7 +358,7 @@ def _cheapest_path(
     """
     costs: dict[int, float] = {}
     counted: dict[int, float] = {}
-    bound = 0.0
+    listed: list[float] = []
     for index, path in enumerate(query.paths):
         if path.is_negated or (any(expected) and not expected[index]):
             continue
@@ -367,7 +369,7 @@ def _cheapest_path(
         n_seeds = rows[path.seed.key] or 0.0
         if expected[index]:
             proposed = sum(1.0 + level.proposed for level in expected[index])
-            bound = max(bound, n_seeds * expected[index][-1].rows)
+            listed.append(max(1.0, n_seeds * expected[index][-1].rows))
             if path.steps and path.steps[-1].variable not in query.head_variables:
                 counted[index] = n_seeds * expected[index][-2].rows
                 proposed -= expected[index][-1].proposed * (1.0 - COUNTED_PROPOSAL / PROPOSAL)
@@ -375,7 +377,8 @@ def _cheapest_path(
             proposed = 1.0 + len(path.steps) * assumed_share((*path.seed_conditions, *path.seed_checks))
         costs[index] = cost_of_full_join(n_indexed, n_seeds, proposed)
     # A last variable that the head does not read is counted, not listed. Else all paths list the same rows, whose
-    # number is mostly estimated too low.
+    # number they estimate differently: one of them may be far off.
+    bound = geometric_mean(listed) if listed else 0.0
     for index in costs:
         costs[index] += (WRITTEN_PREFIX + SORTED_PREFIX) * min(counted.get(index, bound), bound)
     return min(costs, key=costs.__getitem__)
@@ -498,6 +501,10 @@ class _CircuitBuilder:
                 keys = self.ranked if key.relation in loop.widths else self.to_loops
                 keys.setdefault(key.relation, []).append(key)
         self.grouped: dict[str, ArrangementKey] = {}
+        self.of_derivations: dict[str, list[ArrangementKey]] = {}
+        for grouping in planned.groupings.values():
+            if grouping.of_derivations:
+                self.of_derivations.setdefault(grouping.source.relation, []).append(grouping.source)
 
     def _keys(self, inputs: Iterable[str]) -> dict[str, list[ArrangementKey]]:
         """Return the arrangements of each relation that joins, loops and groups read."""
@@ -511,9 +518,10 @@ class _CircuitBuilder:
             if name not in self.loop_of or name in self.best:
                 keys.setdefault(name, []).extend(() if self.execution.weighted else loop_keys)
         for name, grouping in planned.groupings.items():
-            source_keys = keys.setdefault(grouping.source.relation, [])
-            self.grouped[name] = source_key(grouping, source_keys)
-            source_keys.append(self.grouped[name])
+            if not grouping.of_derivations:
+                source_keys = keys.setdefault(grouping.source.relation, [])
+                self.grouped[name] = source_key(grouping, source_keys)
+                source_keys.append(self.grouped[name])
             keys[name] = [ArrangementKey(name, grouping.order), *keys.get(name, [])]
         plans: tuple[Mapping[str, FirstRowsPlan | ComputedGroupsPlan], ...]
         plans = planned.first_rows, planned.computed_groups
@@ -561,7 +569,12 @@ class _CircuitBuilder:
         elif name in planned.groupings:
             grouping = planned.groupings[name]
             totals = self._index(name, [ArrangementKey(name, grouping.order)]) if grouping.has_totals else None
-            source = relations[grouping.source.relation].read(self.grouped[name])
+            if grouping.of_derivations:
+                derivations = self.heads[grouping.source.relation].derivations
+                assert derivations is not None
+                source = derivations.read(grouping.source)
+            else:
+                source = relations[grouping.source.relation].read(self.grouped[name])
             self.heads[name] = GroupingHead(name, width, grouping, source, totals, relations[name], execution)
         elif name in planned.first_rows:
             first = planned.first_rows[name]
@@ -599,7 +612,15 @@ class _CircuitBuilder:
                         execution, lambda key: relations[key.relation].read(key), self.outputs
                     )
                 joins[-1].prefix_users = self.beginnings.users(name, joins[-1])
-        counts = self._index(name, ()) if name in planned.counted else None
+        counts = None
+        if name in planned.counted:
+            arrange = None
+            if execution.single_tick:
+                arrange = partial(UnsortedArrangement, backend=execution.backend, weighted=True)
+                for seeds in (join.arrangements[path.seed.key] for join in joins for path in join.query.all_paths):
+                    if isinstance(seeds, UnsortedArrangement):
+                        seeds.starts_distinct = True
+            counts = self._index(name, self.of_derivations.get(name, ()), arrange)
         if name in self.auxiliaries:
             joined = [relations[relation] for relation in self.auxiliaries[name].relations]
             head: Head = AuxiliaryHead(name, width, joins, counts, relations[name], execution, inputs=joined)
@@ -652,6 +673,7 @@ def grouping_plan(
         "integer" if kind is None else kind.dictionary or kind.family,
         *_scales(kind, kinds.column(grouping.relation, grouping.keys)),
         is_weighted=grouping.is_weighted,
+        of_derivations=grouping.of_derivations,
     )
 
 

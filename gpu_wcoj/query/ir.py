@@ -649,6 +649,8 @@ class Grouping:
         ``count``, ``sum``, ``min``, ``max`` or ``mean``.
     is_weighted
         Whether a mean uses each row with its weight, as a sum does, instead of once.
+    of_derivations
+        Whether a row of a set counts once for each of its derivations.
     """
 
     relation: str
@@ -656,10 +658,12 @@ class Grouping:
     keys: int
     op: str
     is_weighted: bool = False
+    of_derivations: bool = False
 
     def __str__(self) -> str:
         by = f"its first {self.keys} columns" if self.keys > 1 else "its first column" if self.keys else "nothing"
-        return f"{self.relation}: {self.op} of {self.source} by {by}"
+        source = f"the derivations of {self.source}" if self.of_derivations else self.source
+        return f"{self.relation}: {self.op} of {source} by {by}"
 
 
 @dataclass(frozen=True)
@@ -903,6 +907,8 @@ class Rules:
     def unread(self, relation: str) -> frozenset[int]:
         """Return the columns of a relation that are ``_``, or occur once, in every rule.
 
+        A rule whose derivations are aggregated reads all columns.
+
         Examples
         --------
         >>> a, b = Variable("a"), Variable("b")
@@ -910,10 +916,17 @@ class Rules:
         frozenset({1})
         """
         atoms = [(atom, rule) for rule in self.rules for atom in rule.read if atom.relation == relation]
+        if not self.derivation_sources.isdisjoint(rule.head.relation for _, rule in atoms):
+            return frozenset()
         columns = range(self.arity.get(relation, 0))
         return frozenset(
             column for column in columns if all(_is_left(atom.terms[column], rule) for atom, rule in atoms)
         )
+
+    @property
+    def derivation_sources(self) -> frozenset[str]:
+        """Heads of sets whose numbers of derivations are aggregated."""
+        return frozenset(grouping.source for grouping in self.groupings if grouping.of_derivations)
 
     @property
     def has_aggregates(self) -> bool:

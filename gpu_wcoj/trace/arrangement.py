@@ -477,7 +477,14 @@ class UnsortedArrangement(Arrangement):
     ----------
     weighted
         Whether weights of equal rows add; otherwise rows are a set.
+
+    Attributes
+    ----------
+    starts_distinct
+        Whether the rows that start a path are those of a batch, each once.
     """
+
+    starts_distinct = False
 
     def __init__(self, key: ArrangementKey, backend: Backend, weighted: bool) -> None:
         self._phases: tuple[PhaseRows, ...] = ()
@@ -507,7 +514,7 @@ class UnsortedArrangement(Arrangement):
 
     def starting_rows(self, phase: int) -> IndexedZSet | RowBatch | None:
         """Return this tick's rows of one phase, as they came if nothing has looked them up."""
-        if self._indexed is not None:
+        if self._indexed is not None or self.starts_distinct:
             return self.delta(phase)
         if phase >= len(self._phases) or len(self._phases[phase]) == 0:
             return None

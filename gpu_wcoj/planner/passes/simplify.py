@@ -151,7 +151,7 @@ def drop_redundant_atoms(draft: Draft) -> Draft:
 
     An atom is implied if the variables that occur nowhere else can be replaced to give the other atom (Chandra and
     Merlin, "Optimal implementation of conjunctive queries in relational data bases", 1977, doi:10.1145/800105.803397,
-    for one atom at a time). In bag semantics every atom counts.
+    for one atom at a time). In bag semantics every atom counts, and so it does where derivations are aggregated.
 
     Examples
     --------
@@ -172,7 +172,8 @@ def drop_redundant_atoms(draft: Draft) -> Draft:
     """
     if draft.setting.bag:
         return draft
-    return draft.over(lambda one: replace(one, body=_drop_atoms(one.normalised)))
+    counted = draft.setting.derivation_sources
+    return draft.over(lambda one: one if one.head in counted else replace(one, body=_drop_atoms(one.normalised)))
 
 
 # Select rows and columns of each atom before joining, in a single tick.
@@ -204,11 +205,12 @@ def select_before_joining(draft: Draft) -> Draft:
         return draft.over(lambda one: replace(one, body=_select_order(one.normalised)))
     keeps_columns = setting.is_load and not setting.bag  # rows that agree in the columns read are derivations each
 
-    def select(body: Body) -> Body:
-        selected = _select(_select_order(body))
-        return selected if keeps_columns else _without_unread(selected)
+    def select(rule_draft: RuleDraft) -> RuleDraft:
+        selected = _select(_select_order(rule_draft.normalised))
+        keeps = keeps_columns or rule_draft.head in setting.derivation_sources
+        return replace(rule_draft, body=selected if keeps else _without_unread(selected))
 
-    return draft.over(lambda one: replace(one, body=select(one.normalised)))
+    return draft.over(select)
 
 
 def sort_atoms(draft: Draft) -> Draft:
@@ -599,9 +601,13 @@ def to_delta_queries(draft: Draft) -> Draft:
     >>> to_delta_queries(before).rules[0].query.head
     ('a', 'c')
     """
-    return draft.over(_to_delta_query)
+    sources = draft.setting.derivation_sources
+    return draft.over(lambda one: _to_delta_query(one, one.head in sources))
 
 
-def _to_delta_query(rule_draft: RuleDraft) -> RuleDraft:
+def _to_delta_query(rule_draft: RuleDraft, counts_derivations: bool) -> RuleDraft:
     body = rule_draft.normalised
-    return replace(rule_draft, query=DeltaQuery(str(body.rule), body.head, rule_draft.paths, body.calculations))
+    query = DeltaQuery(
+        str(body.rule), body.head, rule_draft.paths, body.calculations, counts_derivations=counts_derivations
+    )
+    return replace(rule_draft, query=query)

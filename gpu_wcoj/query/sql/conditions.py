@@ -505,14 +505,18 @@ def _grouped(parts: list[Node], node: Node) -> list[Node]:
 def _binding(pair: Branch, full_pair: Branch, row: Branch, needed: Collection[Variable]) -> Branch:
     """Return the atoms that a row lacks with those of the row that bind the needed variables.
 
-    Atoms that only link these to the former are among them, so that there is no cross product.
+    Atoms that only link these to the former are among them, so that there is no cross product. Of several links, the
+    order of the text does not decide.
     """
     bound = {term for atom in pair.atoms for term in atom.terms}
     unbound = set(needed) - bound
     if not unbound:
         return pair
     taken: list[Atom] = []
-    waiting = [atom for atom in full_pair.atoms if atom not in pair.atoms]
+    waiting = sorted(
+        (atom for atom in full_pair.atoms if atom not in pair.atoms),
+        key=lambda atom: (atom.relation, [(term in bound, term in unbound) for term in atom.terms]),  # called at once
+    )
     while unbound and waiting:
         for atom in _chain_to(unbound, bound, waiting):
             waiting.remove(atom)
