@@ -1648,9 +1648,9 @@ class Program(Inspected):
 
         Examples
         --------
-        >>> program = Program("path(a, c) :- edge(a, b), edge(b, c).")
-        >>> program.load({"edge": [(1, None)]})
-        >>> [column.type.name for column in program.outlines()["edge"].columns]
+        >>> program = Program("noted(a, b) :- note(a, b), a > 0.")
+        >>> program.load({"note": [(1, None)]})
+        >>> [column.type.name for column in program.outlines()["note"].columns]
         ['int64', 'nulls']
         """
         lowered = self._lowered

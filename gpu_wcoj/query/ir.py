@@ -553,6 +553,40 @@ class Rule:
         return tuple(_read(self, self.aggregates))
 
 
+def numbered_variables(rule: Rule) -> dict[Expression, int]:
+    """Return the variables of a body, numbered by first occurrence."""
+    terms = [term for atom in (*rule.atoms, *rule.negated) for term in atom.terms]
+    terms += [term for comparison in rule.comparisons for term in (comparison.left, comparison.right)]
+    terms += [term for computed in rule.computed for term in (computed.variable, *computed.call.variables)]
+    return {
+        term: index for index, term in enumerate(dict.fromkeys(term for term in terms if isinstance(term, Variable)))
+    }
+
+
+def body_signature(rule: Rule, numbers: Mapping[Expression, int]) -> Hashable:
+    """Return a key of the body that does not depend on variable names."""
+
+    def numbered_terms(terms: Sequence[Expression]) -> tuple[Hashable, ...]:
+        return tuple(map(numbered_term, terms))
+
+    def numbered_term(term: Expression) -> Hashable:
+        if isinstance(term, Call):
+            return term.op, numbered_terms(term.arguments)
+        return (numbers[term], term.name.endswith("?")) if isinstance(term, Variable) else term
+
+    return (
+        tuple((atom.relation, numbered_terms(atom.terms)) for atom in rule.atoms),
+        tuple((atom.relation, numbered_terms(atom.terms)) for atom in rule.negated),
+        frozenset(
+            (comparison.op, numbered_terms((comparison.left, comparison.right))) for comparison in rule.comparisons
+        ),
+        tuple(
+            (numbers[computed.variable], computed.call.op, numbered_terms(computed.call.arguments))
+            for computed in rule.computed
+        ),
+    )
+
+
 def _parts(body: Rule | Aggregate) -> Iterator[Expression]:
     for atom in (*body.atoms, *body.negated):
         yield from atom.terms

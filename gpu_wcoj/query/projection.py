@@ -28,7 +28,9 @@ from gpu_wcoj.query.ir import (
     Rule,
     Rules,
     Variable,
+    body_signature,
     is_total,
+    numbered_variables,
     variables_of,
 )
 from gpu_wcoj.query.safety import inner_aggregates, rewritten
@@ -84,7 +86,8 @@ def group_derivations(rules: Rules, complete: Container[str]) -> Rules:
     """Return an equivalent core program for sets; counts and sums list no bindings.
 
     A relation of bindings that only counts, sums and means read becomes one of their keys and values. Each binding is a
-    derivation of its row there, and these are aggregated.
+    derivation of its row there, and these are aggregated. Bindings of a body that several rules have stay as they are:
+    they are listed once for all of these.
 
     Parameters
     ----------
@@ -107,10 +110,13 @@ def group_derivations(rules: Rules, complete: Container[str]) -> Rules:
         _sources_of_other_helpers(rules), loops_of(rules), rules.inputs
     )
     narrowed: dict[str, int] = {}
+    bodies = Counter(body_signature(rule, numbered_variables(rule)) for rule in rules.rules if readers)
     for rule in rules.rules:
         name, terms = rule.head.relation, rule.head.terms
         groupings = readers.get(name, ())
         if not groupings or heads[name] > 1 or name in read or name in complete:
+            continue
+        if bodies[body_signature(rule, numbered_variables(rule))] > 1:
             continue
         n_read = max(grouping.keys + (grouping.op != "count") for grouping in groupings)
         bound = {variable for atom in rule.atoms for variable in atom.variables}

@@ -30,11 +30,12 @@ def rows_of(frame):
 def test_a_join_in_sql_is_that_of_spark(spark, layout):
     edges = spark.createDataFrame([(i, (i * k) % 11) for i in range(11) for k in (2, 3, 7)], "src bigint, dst bigint")
     edges.createOrReplaceTempView("edges")
-    found = gws.join(spark, TRIANGLE, {"edges": edges}, layout=layout, cells=2)
+    options = {"layout": layout} if layout == "one" else {"layout": layout, "cells": 2}
+    found = gws.join(spark, TRIANGLE, {"edges": edges}, **options)
     assert found.columns == ["a", "b", "c"]
     rows = rows_of(found)
     assert rows == rows_of(spark.sql(TRIANGLE))
-    assert gws.count(spark, TRIANGLE, {"edges": edges}, layout=layout, cells=2) == {"answer": rows.total()}
+    assert gws.count(spark, TRIANGLE, {"edges": edges}, **options) == {"answer": rows.total()}
 
 
 def test_outer_joins_and_groups_over_dataframes(spark):

@@ -154,7 +154,7 @@ def test_rows_are_checked():
         ZSet.from_rows([(1, 2), (1,)])
     with pytest.raises(ArityError, match=r"row 0 is not a row with a weight: got \(\(1, 2\), 1, 5\), expected a pair"):
         ZSet.from_rows([((1, 2), 1, 5)])
-    with pytest.raises(TypeMismatchError, match=r"edges: pass graph\.edges"):
+    with pytest.raises(TypeMismatchError, match=r"Pass its edges: graph\.edges"):
         ZSet.from_rows(nx.path_graph(3))
     assert ZSet.from_rows(nx.path_graph(3).edges).rows() == [((0, 1), 1), ((1, 2), 1)]
     for row in (1, "ab", {"a": 1}, None):

@@ -14,7 +14,7 @@ from gpu_wcoj.planner.body import Alias, Body, BodyAtom, alias_of, cases, normal
 from gpu_wcoj.planner.ir import Draft, RuleDraft
 from gpu_wcoj.planner.statistics import Columns, Counts, Facts
 from gpu_wcoj.planner.symmetry import sorted_atoms
-from gpu_wcoj.query.ir import Call, Expression, Rule, Variable
+from gpu_wcoj.query.ir import Rule, Variable, body_signature, numbered_variables
 from gpu_wcoj.query.stratify import components
 from gpu_wcoj.trace.arrangement import ComparedColumns
 
@@ -361,48 +361,14 @@ def same_rows(by_head: Mapping[str, Sequence[Rule]]) -> dict[str, Alias]:
             continue
         if len(set(head_terms)) < len(head_terms) or not all(isinstance(term, Variable) for term in head_terms):
             continue
-        numbers = _numbers(rules[0])
+        numbers = numbered_variables(rules[0])
         leader, place = first.setdefault(
-            (_signature(rules[0], numbers), frozenset(numbers[term] for term in head_terms)),
+            (body_signature(rules[0], numbers), frozenset(numbers[term] for term in head_terms)),
             (name, {numbers[term]: column for column, term in enumerate(head_terms)}),
         )
         if leader != name:
             result[name] = Alias(leader, tuple(place[numbers[term]] for term in head_terms))
     return result
-
-
-def _numbers(rule: Rule) -> dict[Expression, int]:
-    """Return the variables of a body, numbered by first occurrence."""
-    terms = [term for atom in (*rule.atoms, *rule.negated) for term in atom.terms]
-    terms += [term for comparison in rule.comparisons for term in (comparison.left, comparison.right)]
-    terms += [term for computed in rule.computed for term in (computed.variable, *computed.call.variables)]
-    return {
-        term: index for index, term in enumerate(dict.fromkeys(term for term in terms if isinstance(term, Variable)))
-    }
-
-
-def _signature(rule: Rule, numbers: Mapping[Expression, int]) -> Hashable:
-    """Return a key of the body that does not depend on variable names."""
-
-    def numbered_terms(terms: Sequence[Expression]) -> tuple[Hashable, ...]:
-        return tuple(map(_numbered_term, terms))
-
-    def _numbered_term(term: Expression) -> Hashable:
-        if isinstance(term, Call):
-            return term.op, numbered_terms(term.arguments)
-        return (numbers[term], term.name.endswith("?")) if isinstance(term, Variable) else term
-
-    return (
-        tuple((atom.relation, numbered_terms(atom.terms)) for atom in rule.atoms),
-        tuple((atom.relation, numbered_terms(atom.terms)) for atom in rule.negated),
-        frozenset(
-            (comparison.op, numbered_terms((comparison.left, comparison.right))) for comparison in rule.comparisons
-        ),
-        tuple(
-            (numbers[computed.variable], computed.call.op, numbered_terms(computed.call.arguments))
-            for computed in rule.computed
-        ),
-    )
 
 
 # Normalise rules over stored columns and drop rules that never hold.
