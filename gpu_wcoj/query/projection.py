@@ -307,7 +307,7 @@ class _Uses:
         for grouping in self.grouped.get(head, ()):
             ops.add(grouping.op if grouping.keys == column and grouping.op in EXTREMES else None)
         for rule in self.read.get(head, ()):
-            if rule.negated or rule.computed or len(rule.atoms) > 1:
+            if rule.negated or rule.computed or len(rule.atoms) != 1:
                 return None
             term = rule.atoms[0].terms[column]
             places = [place for place, other in enumerate(rule.head.terms) if other == term]
