@@ -229,6 +229,16 @@ million. The sort by digits of 9 bits takes 11 and 20 ns, that by digits of 8 or
 
 
 @cached_njit
+def find_places(places, n):
+    """Turn counts of values into first places; return whether one value has all `n` keys."""
+    before, has_one_value = 0, False
+    for value in range(len(places)):
+        has_one_value = has_one_value or places[value] == n
+        places[value], before = before, before + places[value]
+    return has_one_value
+
+
+@cached_njit
 def sort_by_digits(keys, spare, low_bit, digit_bits, counts):
     """Sort keys of at least 0 stably by their bits from `low_bit` on.
 
@@ -255,11 +265,8 @@ def sort_by_digits(keys, spare, low_bit, digit_bits, counts):
             rest >>= digit_bits
     is_moved = False
     for digit in range(n_digits):
-        places, before, is_constant = counts[digit], 0, False
-        for value in range(mask + 1):
-            is_constant = is_constant or places[value] == n
-            places[value], before = before, before + places[value]
-        if is_constant:
+        places = counts[digit]
+        if find_places(places, n):
             continue
         shift = low_bit + digit * digit_bits
         source, target = (spare, keys) if is_moved else (keys, spare)
@@ -288,7 +295,7 @@ def sort_keys(keys: Int64Array, low_bit: int, n_bits: int) -> Int64Array:
 
 @cached_njit
 def sort_pairs(pairs, spare, low_bit, n_low_digits, counts):
-    """Sort pairs of words as `sort_by_digits` sorts keys, by the second word and then the first.
+    """Sort pairs of words by the first word and then the second, as `sort_by_digits` sorts keys.
 
     A digit has `MAX_DIGIT_BITS`. The lowest `n_low_digits` are the bits of the second word from `low_bit` on; the
     others are the bits of the first word.
@@ -305,11 +312,8 @@ def sort_pairs(pairs, spare, low_bit, n_low_digits, counts):
             rest >>= MAX_DIGIT_BITS
     is_moved = False
     for digit in range(len(counts)):
-        places, before, is_constant = counts[digit], 0, False
-        for value in range(mask + 1):
-            is_constant = is_constant or places[value] == n
-            places[value], before = before, before + places[value]
-        if is_constant:
+        places = counts[digit]
+        if find_places(places, n):
             continue
         word, shift = 0, (digit - n_low_digits) * MAX_DIGIT_BITS
         if digit < n_low_digits:

@@ -1266,10 +1266,12 @@ class Program(Inspected):
         core, pushed = lowered, self._push_down(lowered)
         if pushed is not None:
             lowered = pushed.rules
-        if "projections" not in self._tuning.off:
+        if "early aggregates" not in self._tuning.off:
             lowered = aggregate_early(lowered, self._complete_heads, is_single=options.single_tick)
             if not self.bag:
-                lowered = project_sets(group_derivations(lowered, self._complete_heads))
+                lowered = group_derivations(lowered, self._complete_heads)
+        if not self.bag and "projections" not in self._tuning.off:
+            lowered = project_sets(lowered)
         is_rewritten = lowered is not core
         self._arity = {**core.arity, **lowered.arity}
         chosen_backend = select_backend(options.backend, options.gpu_memory)

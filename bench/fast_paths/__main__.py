@@ -38,6 +38,8 @@ def _loaded(case: Case, rows: dict[str, Rows], n_arriving: int, off: bool) -> gw
 
 
 def _counts(program: gw.Program, case: Case, changes: dict[str, pa.Table]) -> dict[str, int]:
+    if case.is_single:
+        return {name: len(answer) for name, answer in program.answer(changes).items()}
     if case.lists:
         return {name: len(change) for name, change in program.step(changes).items()}
     return {name: count.net or 0 for name, count in program.step_counts(changes).items()}
@@ -77,7 +79,7 @@ def _measure_loads(case: Case, rows: dict[str, Rows], rounds: int) -> dict[str, 
         answers = []
         for side, taken in seconds.items():
             with tune(**{**case.base, **(case.off if side == "without" else {})}):
-                program = gw.Program(case.text, backend="cpu", threads=1, bag=case.bag)
+                program = gw.Program(case.text, backend="cpu", threads=1, bag=case.bag, single_tick=case.is_single)
             changes = {name: _change(own, 1) for name, own in rows.items()}
             start = time.process_time()
             answers.append(_counts(program, case, changes))

@@ -30,6 +30,8 @@ class Case:
     changed
         The relation whose last rows arrive in ticks; the others are loaded. Empty if all rows are the first tick of a
         new program.
+    is_single
+        Whether that program answers once and is then dropped, as a query does.
     tick_rows, n_ticks
         Rows of a tick, and the number of ticks.
     lists
@@ -46,6 +48,7 @@ class Case:
     n_ticks: int = 1
     lists: bool = False
     bag: bool = False
+    is_single: bool = False
     base: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -131,9 +134,16 @@ CASES: Mapping[str, Case] = {
         "h(k, a, b, x, u, y, v) :- fact(k, a, b), arm1(a, x), end1(x, u), good1(u), arm2(b, y), end2(y, v), good2(v).",
         _without("bushy plans"), _snowflake, "fact", 1000, lists=True,
     ),
+    "early aggregates": Case(
+        "h(w, min(v)) :- s(v, k), t(k, w).", _without("early aggregates"), _few_keys, "", 20_000, lists=True
+    ),
     "elimination": Case(
         "h(a, b, c, d, f) :- edge(a, b), edge(b, c), edge(c, a), edge(a, d), edge(d, f), edge(f, a).",
         _without("elimination"), _graph(13, 55_000), "edge", 600,
+    ),
+    "joined pairs": Case(
+        "h(a, b) :- edge(a, b), edge(b, c), edge(c, d), edge(d, x), edge(x, a).",
+        _without("joined pairs"), _graph(11, 8_300), "", 8_300, lists=True, is_single=True,
     ),
     "load paths": Case(
         "h(u, v) :- left(u, v), middle(w, v), right(x, w), middle(x, z).",

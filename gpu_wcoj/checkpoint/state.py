@@ -176,22 +176,28 @@ def _write(folder: Folder, name: str, table: pa.Table, first: int = 0) -> Run:
     return Run(name, table.num_rows, sink.size, sink.hash.hexdigest(), first)
 
 
-def checked_bytes(folder: Folder, run: Run) -> bytes:
-    """Return the verified bytes of a run; raises the errors of `read_rows`."""
-    path = folder.shown(run.file)
+def checked_bytes(folder: Folder, file: str, sha256: str, size: int | None = None) -> bytes:
+    """Return the bytes of a file.
+
+    Raises
+    ------
+    CheckpointDamagedError
+        If it is missing, or has another size or checksum.
+    """
+    path = folder.shown(file)
     try:
-        data = folder.read(run.file)
+        data = folder.read(file)
     except FileNotFoundError:
         raise CheckpointDamagedError(path, "is missing") from None
-    if len(data) != run.bytes:
-        raise CheckpointDamagedError(path, f"has {len(data):,} bytes, and was written with {run.bytes:,}")
-    if checksum(data) != run.sha256:
+    if size is not None and len(data) != size:
+        raise CheckpointDamagedError(path, f"has {len(data):,} bytes, and was written with {size:,}")
+    if checksum(data) != sha256:
         raise CheckpointDamagedError(path, "does not have the checksum that it was written with")
     return data
 
 
 def _read(folder: Folder, run: Run) -> pa.Table:
-    data, path = checked_bytes(folder, run), folder.shown(run.file)
+    data, path = checked_bytes(folder, run.file, run.sha256, run.bytes), folder.shown(run.file)
     try:
         table = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True).read(use_threads=False)
     except (OSError, pa.ArrowException) as error:

@@ -111,8 +111,9 @@ ITERATIONS = 100_000
 
 
 FAST_PATHS = (
-    "auxiliary relations", "bushy plans", "elimination", "load paths", "merged prefixes", "path variants",
-    "projections", "push down", "range sums", "recounts", "seed lookups", "shared prefixes", "symmetry",
+    "auxiliary relations", "bushy plans", "early aggregates", "elimination", "joined pairs", "load paths",
+    "merged prefixes", "path variants", "projections", "push down", "range sums", "recounts", "seed lookups",
+    "shared prefixes", "symmetry",
 )  # fmt: skip
 """What `Tuning.off` may name. ``make bench-fast-paths`` measures the case of each that it is there for."""
 

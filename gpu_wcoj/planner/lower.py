@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from statistics import geometric_mean
+from math import exp, log
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -378,7 +378,7 @@ def _cheapest_path(
         costs[index] = cost_of_full_join(n_indexed, n_seeds, proposed)
     # A last variable that the head does not read is counted, not listed. Else all paths list the same rows, whose
     # number they estimate differently: one of them may be far off.
-    bound = geometric_mean(listed) if listed else 0.0
+    bound = exp(sum(map(log, listed)) / len(listed)) if listed else 0.0  # their geometric mean
     for index in costs:
         costs[index] += (WRITTEN_PREFIX + SORTED_PREFIX) * min(counted.get(index, bound), bound)
     return min(costs, key=costs.__getitem__)

@@ -105,18 +105,21 @@ def group_derivations(rules: Rules, complete: Container[str]) -> Rules:
     readers: dict[str, list[Grouping]] = {}
     for grouping in rules.groupings:
         readers.setdefault(grouping.source, []).append(grouping)
+    if not readers:
+        return rules
     heads = Counter(rule.head.relation for rule in rules.rules)
     read = {atom.relation for rule in rules.rules for atom in rule.read}.union(
         _sources_of_other_helpers(rules), loops_of(rules), rules.inputs
     )
     narrowed: dict[str, int] = {}
-    bodies = Counter(body_signature(rule, numbered_variables(rule)) for rule in rules.rules if readers)
-    for rule in rules.rules:
+    bodies = [body_signature(rule, numbered_variables(rule)) for rule in rules.rules]
+    n_rules = Counter(bodies)
+    for rule, body in zip(rules.rules, bodies, strict=True):
         name, terms = rule.head.relation, rule.head.terms
         groupings = readers.get(name, ())
         if not groupings or heads[name] > 1 or name in read or name in complete:
             continue
-        if bodies[body_signature(rule, numbered_variables(rule))] > 1:
+        if n_rules[body] > 1:
             continue
         n_read = max(grouping.keys + (grouping.op != "count") for grouping in groupings)
         bound = {variable for atom in rule.atoms for variable in atom.variables}

@@ -95,7 +95,7 @@ def test_what_is_pulled_follows_the_transactions(db):
         ("[:find (pull ?e [[:name :lmit 3]]) :where [?e :name]]", UnsupportedError, "Did you mean ':limit'"),
         ("[:find (pull ?e [[:name :limit 0]]) :where [?e :name]]", EdnSyntaxError, "takes a number of values"),
         ("[:find (pull ?e [{:to 0}]) :where [?e :name]]", EdnSyntaxError, "applied at least once"),
-        ("[:find (pull $x ?e [:name]) :where [?e :name]]", UnsupportedError, "'.x' is none"),
+        ("[:find (pull $x ?e [:name]) :where [?e :name]]", UnsupportedError, "'.x' is not one"),
     ],
 )
 def test_what_is_wrong_points_at_the_place(db, query, error, words):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +25,16 @@ class _Piece:
 
     def to_arrow(self) -> pa.Table:
         return self._table
+
+
+@contextmanager
+def _files_of_at_most(n_bytes: int) -> Iterator[None]:
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (n_bytes, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def _write_and_fail(writer: ChangeWriter, piece: _Piece) -> None:
@@ -55,13 +67,11 @@ def test_changes_are_written_whole_or_not_at_all(tmp_path: Path):
 def test_a_file_that_cannot_grow_is_named_and_leaves_nothing(tmp_path: Path):
     writer = ChangeWriter(tmp_path / "out", ["tri", "all"])
     piece = _Piece(pa.table({"a": np.random.default_rng(1).integers(0, 1 << 60, 5000)}))
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
-    try:
-        with pytest.raises(OutputFileError, match="tick-000000000.parquet' cannot be written: File too large"):
-            _write_two(writer, {"tri": piece, "all": piece})
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    with (
+        _files_of_at_most(1000),
+        pytest.raises(OutputFileError, match="tick-000000000.parquet' cannot be written: File too large"),
+    ):
+        _write_two(writer, {"tri": piece, "all": piece})
     assert [path for path in (tmp_path / "out").rglob("*") if path.is_file()] == []
     _write_two(writer, {"tri": piece, "all": piece})
     assert len(list((tmp_path / "out").glob("*/tick-000000000.parquet"))) == 2
@@ -70,13 +80,11 @@ def test_a_file_that_cannot_grow_is_named_and_leaves_nothing(tmp_path: Path):
 def test_no_file_of_a_tick_is_left_if_another_one_cannot_grow(tmp_path: Path):
     writer = ChangeWriter(tmp_path / "out", ["few", "many"])
     many = _Piece(pa.table({"a": np.random.default_rng(1).integers(0, 1 << 60, 5000)}))
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, before[1]))
-    try:
-        with pytest.raises(OutputFileError, match="many/tick-000000000.parquet' cannot be written: File too large"):
-            _write_two(writer, {"few": _Piece(pa.table({"a": [1]})), "many": many})
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    with (
+        _files_of_at_most(10_000),
+        pytest.raises(OutputFileError, match="many/tick-000000000.parquet' cannot be written: File too large"),
+    ):
+        _write_two(writer, {"few": _Piece(pa.table({"a": [1]})), "many": many})
     assert [path for path in (tmp_path / "out").rglob("*") if path.is_file()] == []
 
 

@@ -249,7 +249,7 @@ def test_random_queries_over_joined_pairs(forced_splits, monkeypatch, bag):
         rows = {name: chance.integers(0, 6, (30, arities[name])) for name in query.inputs}
         answers = []
         used.clear()
-        for off in (frozenset[str](), frozenset({"auxiliary relations"})):
+        for off in (frozenset[str](), frozenset({"joined pairs"})):
             with tune(off=off):
                 program = gw.Program(query.text, bag=bag, backend="cpu", single_tick=True)
                 answers.append(program.answer(rows)["h"].rows())
@@ -269,7 +269,7 @@ def edges(n_rows: int, n_vertices: int, seed: int) -> Int64Array:
 @pytest.mark.parametrize("bag", [False, True], ids=["set", "bag"])
 def test_a_query_joins_cycles_from_paths_of_length_two(bag):
     rows, answers, values = edges(4_000, 400, 1), [], []
-    for off in (frozenset[str](), frozenset({"auxiliary relations"})):
+    for off in (frozenset[str](), frozenset({"joined pairs"})):
         with tune(off=off):
             program = gw.Program(CYCLE, bag=bag, backend="cpu", threads=1, single_tick=True)
             answers.append(program.answer({"e": rows})["q"].rows())
@@ -283,7 +283,7 @@ def test_a_query_joins_cycles_from_paths_of_length_two(bag):
 def test_a_query_answers_without_a_pair_that_is_too_large(monkeypatch, bag):
     """A pair that exceeds its limit is given up while it is listed, and the tick runs again without it."""
     rows, refused = edges(4_000, 400, 1), list[str]()
-    with tune(off=frozenset({"auxiliary relations"})):
+    with tune(off=frozenset({"joined pairs"})):
         plain = gw.Program(CYCLE, backend="cpu", bag=bag, single_tick=True).answer({"e": rows})["q"].rows()
     check = AuxiliaryHead._check_change
 

@@ -48,7 +48,7 @@ PASSES: tuple[Pass, ...] = (
 
 FAST_PATHS: dict[Pass, str] = {
     materialize_joins: "auxiliary relations",
-    split_joins: "auxiliary relations",
+    split_joins: "joined pairs",
     make_bushy: "bushy plans",
     share_prefixes: "shared prefixes",
     use_symmetry: "symmetry",

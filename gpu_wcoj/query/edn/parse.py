@@ -764,11 +764,11 @@ class _QueryParser:
         return FindSpec(Var(variable.value, span=variable.span), None, form.span, pulled, source)
 
     def _check_pulls(self, find: Sequence[FindSpec]) -> None:
-        """Raise if a pattern is pulled from what is no database of datoms."""
+        """Raise if a pattern is pulled from another source than a database of datoms."""
         for spec in find:
             source = None if spec.pull is None else source_of(self.sources, spec.source)
             if spec.pull is not None and not isinstance(source, Datoms):
-                what = f"'pull' reads a database of datoms, and '{spec.source}' is none"
+                what = f"'pull' reads a database of datoms, and '{spec.source}' is not one"
                 raise self.text.unsupported(f"{what}; name the columns that are found", spec.span)
 
     def labels(

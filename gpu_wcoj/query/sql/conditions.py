@@ -515,7 +515,7 @@ def _binding(pair: Branch, full_pair: Branch, row: Branch, needed: Collection[Va
     taken: list[Atom] = []
     waiting = sorted(
         (atom for atom in full_pair.atoms if atom not in pair.atoms),
-        key=lambda atom: (atom.relation, [(term in bound, term in unbound) for term in atom.terms]),  # called at once
+        key=lambda atom: (atom.relation, [(term in bound, term in unbound) for term in atom.terms]),  # as they are now
     )
     while unbound and waiting:
         for atom in _chain_to(unbound, bound, waiting):

@@ -25,7 +25,7 @@ from gpu_wcoj.checkpoint.canonical import checksum, opened, sealed
 from gpu_wcoj.checkpoint.checkpoint import folder_at, read_newest
 from gpu_wcoj.checkpoint.folder import Folder, NewFile, OsFolder, WatchedFolder, write_whole
 from gpu_wcoj.checkpoint.manifest import Manifest
-from gpu_wcoj.checkpoint.state import SpinesOf, StoredState, catch_up, load, mark_stored, store
+from gpu_wcoj.checkpoint.state import SpinesOf, StoredState, catch_up, checked_bytes, load, mark_stored, store
 from gpu_wcoj.errors import BatchMismatchError, CheckpointDamagedError, GpuWcojError
 from gpu_wcoj.program import Program
 from gpu_wcoj.spark.cluster.images import Images
@@ -208,14 +208,8 @@ def read_entry(folder: Folder, entry: Entry) -> StoredState:
     CheckpointDamagedError
         If the file is missing or its checksum differs.
     """
-    path = folder.shown(entry.file)
-    try:
-        data = folder.read(entry.file)
-    except FileNotFoundError:
-        raise CheckpointDamagedError(path, "is missing") from None
-    if checksum(data) != entry.sha256:
-        raise CheckpointDamagedError(path, "does not have the checksum that it was written with")
-    return StoredState.from_json(opened(data, path)["state"])
+    data = checked_bytes(folder, entry.file, entry.sha256)
+    return StoredState.from_json(opened(data, folder.shown(entry.file))["state"])
 
 
 class CellFolder(OsFolder):
