@@ -66,7 +66,7 @@ def check_files(folder: MemoryFolder, acked: int) -> None:
             raise Violation(f"batch {batch} is found after batch {acked} was acknowledged")
         if manifest.state is not None:
             for run in manifest.state.runs:
-                checked_bytes(folder, run)
+                checked_bytes(folder, run.file, run.sha256, run.bytes)
     except (GpuWcojError, FileNotFoundError) as error:
         raise Violation(str(error)) from error
 
